@@ -1,0 +1,1 @@
+//! The journal: what was changed, before and after; intent first.
