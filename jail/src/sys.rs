@@ -388,6 +388,18 @@ pub(crate) fn continue_notification(listener: BorrowedFd<'_>, id: u64) -> io::Re
     Ok(())
 }
 
+/// Asks the kernel to hand a notification over on the CPU of its sender
+/// (SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP, Linux 6.6), which halves its cost; a
+/// kernel that does not know it goes on without.
+pub(crate) fn wake_notifications_in_place(listener: BorrowedFd<'_>) {
+    const SYNC_WAKE_UP: libc::c_ulong = 1;
+    // SAFETY: this ioctl takes its flags by value in the argument word.
+    unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SET_FLAGS as _, SYNC_WAKE_UP) };
+}
+
+// _IOW('!', 4, u64)
+const NOTIF_SET_FLAGS: u64 = 0x4000_0000 | (8 << 16) | (0x21 << 8) | 4;
+
 // _IOWR('!', n, T): direction 3 << 30, size << 16, '!' << 8, number.
 const NOTIF_RECV: u64 =
     0xc000_0000 | ((mem::size_of::<libc::seccomp_notif>() as u64) << 16) | (0x21 << 8);

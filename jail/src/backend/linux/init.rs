@@ -419,6 +419,9 @@ fn launch_message(socket: &UnixStream, running: &mut Running) -> io::Result<Opti
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {
             running.listener = rights.last();
+            if let Some(listener) = &running.listener {
+                sys::wake_notifications_in_place(listener.as_fd());
+            }
         }
     }
     match bytes {
