@@ -8,11 +8,13 @@
 mod error;
 mod set;
 mod text;
+mod values;
 mod vars;
 
 pub use error::{Place, ProfileError};
 pub use set::{Profile, ProfileSet, builtin};
-pub use text::{EnvLines, GrantLine, Line, ToolchainFile, Toolchains};
+pub use text::{EnvLines, GrantLine, Line, ToolchainFile};
+pub use values::Toolchains;
 pub(crate) use vars::Variables;
 
 #[cfg(test)]

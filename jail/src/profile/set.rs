@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use super::error::{Place, ProfileError};
-use super::text::{self, EnvLines, GrantLine, Line, Single, ToolchainFile, Toolchains};
+use super::text::{self, EnvLines, GrantLine, Line, Single, ToolchainFile};
+use super::values::Toolchains;
 use crate::guarantee::{Guarantee, Strength};
 use crate::policy::{Limits, Network, Observe, Relax};
 

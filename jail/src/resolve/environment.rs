@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use super::Note;
-use super::draft::matches;
+use super::files::matches;
 use crate::policy::Network;
 use crate::profile::{EnvLines, ProfileError, Variables};
 
