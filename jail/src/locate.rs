@@ -117,10 +117,7 @@ pub(crate) fn scratch_for<'p>(policy: &'p Policy, path: &Path) -> Option<&'p Pat
 /// (no such file, a mode, a folder in the way) is not a refusal.
 pub fn refused(policy: &Policy, seen: &[Denial]) -> Vec<Denial> {
     let mut kept: Vec<Denial> = Vec::new();
-    for denial in seen
-        .iter()
-        .filter(|denial| is_refusal(policy, denial, seen))
-    {
+    for denial in seen.iter().filter(|denial| is_refusal(policy, denial)) {
         let same = kept.iter_mut().find(|old| {
             old.path == denial.path
                 && old.access == denial.access
@@ -134,10 +131,19 @@ pub fn refused(policy: &Policy, seen: &[Denial]) -> Vec<Denial> {
     kept
 }
 
-fn is_refusal(policy: &Policy, denial: &Denial, seen: &[Denial]) -> bool {
+fn is_refusal(policy: &Policy, denial: &Denial) -> bool {
     if !denial.path.is_absolute() {
-        // A socket (`unix:PATH`) or an address: the backend refused it itself.
-        return true;
+        // An address (`tcp:ADDRESS`), which the backend refused itself, or a
+        // socket (`unix:PATH`), which was missed only where the host has it:
+        // the C library looks for sockets of daemons that few hosts run.
+        return match denial
+            .path
+            .to_str()
+            .and_then(|text| text.strip_prefix("unix:"))
+        {
+            Some(path) => Path::new(path).symlink_metadata().is_ok(),
+            None => true,
+        };
     }
     if implicit(&denial.path) {
         return false;
@@ -146,36 +152,29 @@ fn is_refusal(policy: &Policy, denial: &Denial, seen: &[Denial]) -> bool {
     if implicit(&path) {
         return false;
     }
-    let writes = denial.access.contains(Access::WRITE);
-    if policy.judge(&path, denial.access).allowed {
-        return writes && hidden_by_scratch(policy, &path, seen);
-    }
-    if writes {
+    let there = if denial.access.contains(Access::WRITE) {
         path.parent().is_some_and(Path::is_dir)
     } else {
-        // The way down to a grant exists inside, and can be looked at.
-        let on_the_way = policy
+        path.symlink_metadata().is_ok()
+    };
+    if policy.judge(&path, denial.access).allowed {
+        // A private folder covers the host's. What lies right in it is the
+        // jail's own; what lies deeper was perhaps meant for the host, and the
+        // backend names it only when it was missing inside.
+        return there
+            && scratch_for(policy, &path)
+                .is_some_and(|scratch| path != scratch && path.parent() != Some(scratch));
+    }
+    // The way down to a grant exists inside, and can be looked at.
+    let on_the_way = !denial.access.contains(Access::WRITE)
+        && policy
             .grants
             .iter()
             .map(|grant| &grant.path)
             .chain(&policy.scratch)
             .chain(&policy.empty_dirs)
             .any(|shown| shown.starts_with(&path));
-        !on_the_way && path.symlink_metadata().is_ok()
-    }
-}
-
-/// Whether a write into a private folder was meant for the host's folder of
-/// that name: its parent exists on the host and was not made inside. A path
-/// right in the private folder is the jail's own.
-fn hidden_by_scratch(policy: &Policy, path: &Path, seen: &[Denial]) -> bool {
-    let (Some(scratch), Some(parent)) = (scratch_for(policy, path), path.parent()) else {
-        return false;
-    };
-    let made_inside = seen
-        .iter()
-        .any(|other| other.operation.starts_with("mkdir") && parent.starts_with(&other.path));
-    parent != scratch && path != scratch && !made_inside && parent.is_dir()
+    there && !on_the_way
 }
 
 #[cfg(test)]
