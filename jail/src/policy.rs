@@ -46,6 +46,29 @@ impl fmt::Display for Access {
     }
 }
 
+impl std::str::FromStr for Access {
+    type Err = String;
+
+    /// Reads `read`, `write`, `execute`, joined by `+`. What can be written or
+    /// executed can be read as well.
+    fn from_str(text: &str) -> Result<Access, String> {
+        let mut access = Access::empty();
+        for word in text.split('+') {
+            access |= match word.trim() {
+                "read" => Access::READ,
+                "write" => Access::READ | Access::WRITE,
+                "execute" => Access::READ | Access::EXECUTE,
+                other => {
+                    return Err(format!(
+                        "{other:?} is no access; use read, write or execute, joined by +"
+                    ));
+                }
+            };
+        }
+        Ok(access)
+    }
+}
+
 /// Where a grant came from, so that a person can find the line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
