@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::exit::Exit;
+use super::host;
 use crate::config::{Config, ConfigError, Sources};
 use crate::mcp::{self, Flags, House, Toolsets};
 
@@ -52,6 +54,9 @@ pub struct Args {
     /// Folder for journal, private homes and locks
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
+    /// Folder of the execution leases, for tests that must not touch the shared one
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub locks_dir: Option<PathBuf>,
     /// A setting; `delegate config show` lists them
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -76,9 +81,9 @@ impl Args {
             }
         }
         for text in &self.set {
-            let (name, value) = text.split_once('=').ok_or_else(|| ConfigError::NotKeyValue {
-                text: text.clone(),
-            })?;
+            let (name, value) = text
+                .split_once('=')
+                .ok_or_else(|| ConfigError::NotKeyValue { text: text.clone() })?;
             settings.push((name.to_owned(), value.to_owned(), "--set".to_owned()));
         }
         Ok(settings)
@@ -95,13 +100,8 @@ pub fn main(args: Args) -> ExitCode {
             maximum: Some(0),
         },
     );
-    let env: BTreeMap<String, String> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
-    let home = env
-        .get("HOME")
-        .map(PathBuf::from)
-        .filter(|home| home.is_absolute());
+    let env = host::env();
+    let home = host::home().ok();
     let set_up = || -> Result<(mcp::Options, House), String> {
         let toolsets = match (&args.toolsets, env.get("DELEGATE_TOOLSETS")) {
             (Some(list), _) => Toolsets::parse(list).map_err(|why| format!("--toolsets: {why}"))?,
@@ -130,7 +130,8 @@ pub fn main(args: Args) -> ExitCode {
             home: home.clone(),
             cwd: std::env::current_dir().unwrap_or_default(),
             workspace: args.workspace.clone(),
-            state_dir: args.state_dir.clone(),
+            state_dir: args.state_dir.clone().or_else(|| host::state_dir().ok()),
+            locks_dir: args.locks_dir.clone(),
         });
         Ok((options, house))
     };
@@ -138,7 +139,7 @@ pub fn main(args: Args) -> ExitCode {
         Ok(set_up) => set_up,
         Err(why) => {
             say(&why);
-            return super::exit::USAGE.into();
+            return Exit::Usage.into();
         }
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread()
@@ -220,7 +221,14 @@ mod tests {
 
     #[test]
     fn flags_become_settings_with_their_origin() {
-        let args = parse(&["--base-url", "http://h/v1", "--key-env", "K", "--set", "max_turns=3"]);
+        let args = parse(&[
+            "--base-url",
+            "http://h/v1",
+            "--key-env",
+            "K",
+            "--set",
+            "max_turns=3",
+        ]);
         let settings = args.settings().expect("good");
         let places: Vec<_> = settings
             .iter()

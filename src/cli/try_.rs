@@ -80,8 +80,8 @@ pub fn main(args: Args) -> ExitCode {
 
 fn attempt(args: &Args, page: &mut Page) -> Result<bool, String> {
     let started = Instant::now();
-    let binary =
-        std::env::current_exe().map_err(|cause| format!("this program cannot be found: {cause}"))?;
+    let binary = std::env::current_exe()
+        .map_err(|cause| format!("this program cannot be found: {cause}"))?;
     let scratch = Scratch::make(args.keep)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -94,7 +94,7 @@ fn attempt(args: &Args, page: &mut Page) -> Result<bool, String> {
 
     let mut client =
         Client::start(server(&binary, &scratch, &model)).map_err(|error| error.to_string())?;
-    let ready = greet(&mut client, page, started).map_err(|error| error.to_string())?;
+    let ready = greet(&mut client, page).map_err(|error| error.to_string())?;
     let begun = Instant::now();
     page.task(scratch::TASK);
     let answer = client
@@ -117,7 +117,7 @@ fn attempt(args: &Args, page: &mut Page) -> Result<bool, String> {
         result: answer["structuredContent"].clone(),
         diff: scratch.diff(),
         journal,
-        test_passes: test_passes(&binary, scratch.project())?,
+        test_passes: test_passes(&binary, &scratch.project())?,
         server_ended_well: ended.is_some_and(|status| status.success()),
         ready,
         task_seconds,
@@ -139,6 +139,7 @@ fn server(binary: &Path, scratch: &Scratch, model: &Model) -> Command {
         command.args(["--wire", wire]);
     }
     command.arg("--state-dir").arg(scratch.state());
+    command.arg("--locks-dir").arg(scratch.locks());
     command.current_dir(scratch.project());
     command.env_clear();
     let passed = ["HOME", "PATH"].map(str::to_owned);
@@ -154,7 +155,7 @@ fn server(binary: &Path, scratch: &Scratch, model: &Model) -> Command {
 }
 
 /// The handshake; gives the milliseconds from start to the list of tools.
-fn greet(client: &mut Client, page: &mut Page, _started: Instant) -> Result<f64, ClientError> {
+fn greet(client: &mut Client, page: &mut Page) -> Result<f64, ClientError> {
     let begun = Instant::now();
     let hello = client.request(
         "initialize",

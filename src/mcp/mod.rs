@@ -6,6 +6,7 @@
 
 mod calls;
 mod catalogue;
+mod house;
 mod params;
 mod progress;
 mod results;
@@ -17,6 +18,7 @@ mod transport;
 mod tests;
 
 pub use catalogue::{Set, Toolsets};
+pub use house::{Flags, House};
 pub use rooms::{
     Acknowledged, AgentEntry, AgentList, AgentOrder, BackendStatus, Boxed, DeepseekOrder,
     PendingChange, Prepared, Rooms, Standing, Trouble,

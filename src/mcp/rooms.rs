@@ -127,12 +127,20 @@ pub struct PendingChange {
     pub tool: String,
     /// Path relative to the workspace.
     pub path: String,
-    /// Digest of the content that was written.
-    pub sha256: String,
+    /// Digest of the content that was written; null for a removal.
+    pub sha256: Option<String>,
     /// `committed`, `superseded` or `uncertain`, checked against the disk just now.
     pub status: String,
     /// What went wrong after the change.
     pub warnings: Vec<String>,
+    /// Place in the order of all changes.
+    pub order: i64,
+    /// Milliseconds since 1970.
+    pub at_ms: i64,
+    /// The run that made it.
+    pub run_id: String,
+    /// Digest of the content before; null where there was no file.
+    pub sha256_before: Option<String>,
 }
 
 /// What an acknowledgement did.
@@ -142,6 +150,8 @@ pub struct Acknowledged {
     pub acknowledged: Vec<String>,
     /// Still pending.
     pub pending: Vec<String>,
+    /// Well-formed IDs that are not pending in this workspace, sorted.
+    pub unknown: Vec<String>,
 }
 
 /// One agent of the global folder.

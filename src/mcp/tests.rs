@@ -148,7 +148,7 @@ impl Rooms for Fake {
         }
         Ok(Acknowledged {
             acknowledged: ids.to_vec(),
-            pending: Vec::new(),
+            ..Acknowledged::default()
         })
     }
 

@@ -149,10 +149,7 @@ impl Page {
         self.heading("Answer");
         let (style, text) = match result["error"].as_str() {
             Some(error) => (BAD, error),
-            None => (
-                PLAIN,
-                result["final_response"].as_str().unwrap_or("(none)"),
-            ),
+            None => (PLAIN, result["final_response"].as_str().unwrap_or("(none)")),
         };
         for part in wrapped(text, WIDTH - 4).into_iter().take(MOST_LINES) {
             self.line(style, &format!("  {part}"));
@@ -213,11 +210,7 @@ impl Page {
                 "kernel" => "by the jail",
                 _ => "",
             };
-            self.fact(
-                by,
-                WARN,
-                &format!("{}: {}", field("tool"), field("what")),
-            );
+            self.fact(by, WARN, &format!("{}: {}", field("tool"), field("what")));
         }
     }
 

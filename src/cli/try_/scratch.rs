@@ -89,6 +89,10 @@ impl Scratch {
         self.root.join("state")
     }
 
+    pub(super) fn locks(&self) -> PathBuf {
+        self.root.join("locks")
+    }
+
     /// A person who presses Ctrl-C leaves no folder behind. The server gets
     /// the signal as well, from the terminal, and ends by itself.
     pub(super) fn remove_on_interrupt(&self, runtime: &tokio::runtime::Runtime) {

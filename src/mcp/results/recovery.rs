@@ -163,6 +163,9 @@ pub(in crate::mcp) struct AckResult {
     /// IDs still pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pending: Option<Vec<String>>,
+    /// IDs that are not pending in this workspace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown: Option<Vec<String>>,
 }
 
 /// What an acknowledgement did.
@@ -171,6 +174,7 @@ pub(in crate::mcp) fn acknowledged(done: Acknowledged) -> CallToolResult {
         ok: true,
         acknowledged: Some(done.acknowledged),
         pending: Some(done.pending),
+        unknown: Some(done.unknown),
         ..AckResult::default()
     })
 }

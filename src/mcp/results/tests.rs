@@ -270,9 +270,13 @@ fn recovery_lists_and_counts() {
         transaction_id: "a".repeat(32),
         tool: "Edit".to_owned(),
         path: "calc.sh".to_owned(),
-        sha256: "0".repeat(64),
+        sha256: Some("0".repeat(64)),
         status: "committed".to_owned(),
         warnings: Vec::new(),
+        order: 1,
+        at_ms: 0,
+        run_id: "01RUN".to_owned(),
+        sha256_before: None,
     }]));
     assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), object);
     assert_eq!(object["ok"], true);
