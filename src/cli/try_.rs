@@ -4,6 +4,7 @@
 //! shows what comes back. Only the answers of a rehearsal are recorded; the
 //! server, the tools, the jail and the journal are the real ones.
 
+mod client;
 mod model;
 mod page;
 mod report;
@@ -15,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::client::{Client, ClientError};
 use super::exit::Exit;
 use super::host;
+use client::{Client, ClientError};
 use model::Model;
 use page::Page;
 use report::Findings;

@@ -370,7 +370,12 @@ fn code_of(run: &RunOutcome) -> Option<String> {
     match run.outcome {
         Outcome::Completed => None,
         Outcome::Cancelled => Some("cancelled".to_owned()),
-        Outcome::Failed => Some(run.error_class.map_or("internal".to_owned(), class_name)),
+        Outcome::Failed => Some(
+            run.error_code
+                .clone()
+                .or_else(|| run.error_class.map(class_name))
+                .unwrap_or_else(|| "internal".to_owned()),
+        ),
     }
 }
 

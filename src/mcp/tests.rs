@@ -16,7 +16,9 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::config::RunSettings;
 use crate::provider::{Endpoint, ErrorClass, Usage, Wire};
-use crate::run::{BashSummary, Execution, Outcome, RunEvent, RunOutcome, RunSpec, Toolset};
+use crate::run::{
+    BashSummary, Execution, LoopFacts, Outcome, RunEvent, RunOutcome, RunSpec, Toolset,
+};
 use crate::tools::{Capability, Mutation};
 
 /// What the fake run does.
@@ -170,6 +172,7 @@ pub(super) fn answered(text: &str) -> RunOutcome {
     RunOutcome {
         outcome: Outcome::Completed,
         error_class: None,
+        error_code: None,
         error_text: None,
         final_text: Some(text.to_owned()),
         usage: Some(Usage {
@@ -202,6 +205,13 @@ pub(super) fn answered(text: &str) -> RunOutcome {
         model: Some("fake-model".to_owned()),
         duration_seconds: 1.26,
         flags: Vec::new(),
+        facts: LoopFacts {
+            max_turns: 50,
+            stop_reason: Some("end_turn".to_owned()),
+            tool_calls: 1,
+            terminal_text: true,
+            ..LoopFacts::default()
+        },
     }
 }
 

@@ -59,8 +59,8 @@ pub(in crate::mcp) struct AgentResult {
     workdir: String,
     turns: u32,
     max_turns: u32,
-    tool_calls: usize,
-    malformed_calls: usize,
+    tool_calls: u32,
+    malformed_calls: u32,
     deduped_calls: u32,
     evicted_tool_results: u32,
     nudges: u32,
@@ -132,14 +132,35 @@ pub(in crate::mcp) fn agent_result(
             .as_ref()
             .is_some_and(|text| !text.trim().is_empty());
         let completed = run.outcome == Outcome::Completed;
+        let hit_turn_limit = run.error_class == Some(ErrorClass::TurnLimit);
+        let stop_reason = stop_reason(run);
+        let incomplete = !completed
+            || !has_text
+            || hit_turn_limit
+            || ["max_tokens", "content_filter", "unknown"].contains(&stop_reason.as_str());
         let usage = run.usage.unwrap_or_default();
         let budget = run.error_class == Some(ErrorClass::Budget);
         as_json(&AgentResult {
-            success: completed && has_text,
+            success: !incomplete,
             error: error.or_else(|| {
-                (completed && !has_text).then(|| "the agent ended without an answer".to_owned())
+                (completed && incomplete).then(|| {
+                    if has_text {
+                        format!("the last answer was not finished ({stop_reason})")
+                    } else {
+                        "the agent ended without an answer".to_owned()
+                    }
+                })
             }),
-            error_code: code_of(run).or_else(|| (!has_text).then(|| "empty_response".to_owned())),
+            error_code: code_of(run).or_else(|| {
+                incomplete.then(|| {
+                    let code = if has_text {
+                        "incomplete"
+                    } else {
+                        "empty_response"
+                    };
+                    code.to_owned()
+                })
+            }),
             available_hint: None,
             timeout_scope: budget.then(|| "dispatch".to_owned()),
             turn_failed: (!completed).then_some(run.turns),
@@ -154,27 +175,30 @@ pub(in crate::mcp) fn agent_result(
                 .map(|answered| format!("answered_by: {answered} (requested {})", facts.model)),
             response_model: run.model.clone(),
             routing_info: None,
-            terminal_text: completed && has_text,
+            terminal_text: run.facts.terminal_text,
             workdir: facts.workdir.clone(),
             turns: run.turns,
-            max_turns: facts.max_turns,
-            tool_calls: run.executions.len()
-                + run.refusals.iter().filter(|r| r.by == "tool").count(),
-            malformed_calls: 0,
-            deduped_calls: 0,
-            evicted_tool_results: 0,
-            nudges: 0,
-            nudge_reply: None,
-            resumed_after_nudge: false,
+            max_turns: facts.max_turns.max(run.facts.max_turns),
+            tool_calls: run.facts.tool_calls,
+            malformed_calls: run.facts.malformed_calls,
+            deduped_calls: run.facts.deduped_calls,
+            evicted_tool_results: run.facts.evicted_tool_results,
+            nudges: run.facts.nudges,
+            nudge_reply: run
+                .facts
+                .nudge_reply
+                .as_ref()
+                .map(|text| clip(text, room.text / 4).unwrap_or_else(|| text.clone())),
+            resumed_after_nudge: run.facts.resumed_after_nudge,
             elapsed_s: tenth(run.duration_seconds),
             tokens_in: usage.input_tokens.saturating_sub(usage.cache_read_tokens),
             tokens_out: usage.output_tokens,
             cache_read_tokens: usage.cache_read_tokens,
             cache_creation_tokens: usage.cache_creation_tokens,
             cache_hit_pct: hit_percent(usage),
-            stop_reason: stop_reason(run).to_owned(),
-            hit_turn_limit: run.error_class == Some(ErrorClass::TurnLimit),
-            incomplete: !(completed && has_text),
+            stop_reason,
+            hit_turn_limit,
+            incomplete,
             bash_calls: run.bash.calls,
             bash_failures: run.bash.failures.len(),
             last_bash_exit: run.bash.last_exit,
@@ -216,14 +240,14 @@ pub(in crate::mcp) fn agent_trouble(
     })
 }
 
-fn stop_reason(run: &RunOutcome) -> &'static str {
-    match (run.outcome, run.error_class) {
-        (Outcome::Completed, _) => "end_turn",
-        (_, Some(ErrorClass::TurnLimit)) => "turn_limit_pending_tools",
-        (_, Some(ErrorClass::OutputTruncated)) => "max_tokens",
-        (_, Some(ErrorClass::EmptyResponse)) => "end_turn",
+fn stop_reason(run: &RunOutcome) -> String {
+    let reason = match (&run.facts.stop_reason, run.outcome, run.error_class) {
+        (Some(reason), ..) => reason,
+        (None, _, Some(ErrorClass::TurnLimit)) => "turn_limit_pending_tools",
+        (None, Outcome::Completed, _) => "end_turn",
         _ => "unknown",
-    }
+    };
+    reason.to_owned()
 }
 
 fn hit_percent(usage: Usage) -> f64 {

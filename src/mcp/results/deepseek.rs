@@ -46,7 +46,7 @@ pub(in crate::mcp) struct DeepseekResult {
     turns_used: u32,
     /// As the provider reported them; 0 when it reported none.
     tokens: TokensOut,
-    tool_calls: usize,
+    tool_calls: u32,
     duration_seconds: f64,
     /// Journaled file changes; check and acknowledge them.
     mutations: Vec<MutationOut>,
@@ -111,7 +111,7 @@ pub(in crate::mcp) fn deepseek_result(
                 completion: usage.output_tokens,
                 total: usage.input_tokens + usage.output_tokens,
             },
-            tool_calls: tool_calls(run),
+            tool_calls: run.facts.tool_calls,
             duration_seconds: hundredth(run.duration_seconds),
             mutations: common.mutations,
             bash: (run.bash.calls > 0).then(|| bash_out(&run.bash)),
@@ -163,15 +163,6 @@ pub(in crate::mcp) fn capability_name(capability: Capability) -> &'static str {
 
 fn to_value(object: &impl Serialize) -> Value {
     serde_json::to_value(object).unwrap_or_default()
-}
-
-fn tool_calls(run: &RunOutcome) -> usize {
-    run.executions.len()
-        + run
-            .refusals
-            .iter()
-            .filter(|refusal| refusal.by == "tool")
-            .count()
 }
 
 const STEPS_TO_ACKNOWLEDGE: &str = "Before the next delegation in this workspace: \
@@ -246,7 +237,7 @@ fn footer(run: &RunOutcome, left_out: &[String]) -> String {
     let mut footer = format!(
         "[deepseek-mcp] {} turns, {} tool calls, {} tokens, {:.1}s",
         run.turns,
-        tool_calls(run),
+        run.facts.tool_calls,
         usage.input_tokens + usage.output_tokens,
         run.duration_seconds
     );

@@ -190,6 +190,7 @@ fn another_model_and_a_turn_limit_are_said() {
     run.model = Some("glm-x".to_owned());
     run.outcome = Outcome::Failed;
     run.error_class = Some(crate::provider::ErrorClass::TurnLimit);
+    run.facts.stop_reason = Some("turn_limit_pending_tools".to_owned());
     let object = agent_of(&run);
     assert_eq!(
         object["fallback_note"],

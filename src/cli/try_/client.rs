@@ -17,7 +17,7 @@ const KEPT_LINES: usize = 20;
 
 /// Why the conversation failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ClientError {
+pub(super) enum ClientError {
     /// The server did not start.
     #[error("the server cannot be started: {0}")]
     Start(std::io::Error),
@@ -51,7 +51,7 @@ pub enum ClientError {
 }
 
 /// A running server and the conversation with it.
-pub struct Client {
+pub(super) struct Client {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<Result<Value, String>>,
@@ -63,7 +63,7 @@ pub struct Client {
 
 impl Client {
     /// Starts the server.
-    pub fn start(mut command: Command) -> Result<Client, ClientError> {
+    pub(super) fn start(mut command: Command) -> Result<Client, ClientError> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -107,7 +107,7 @@ impl Client {
 
     /// Sends a request and waits for its answer; every notification that
     /// comes before it goes to `on_note`.
-    pub fn request(
+    pub(super) fn request(
         &mut self,
         method: &str,
         params: Value,
@@ -151,13 +151,13 @@ impl Client {
     }
 
     /// Sends a notification.
-    pub fn notify(&mut self, method: &str) -> Result<(), ClientError> {
+    pub(super) fn notify(&mut self, method: &str) -> Result<(), ClientError> {
         self.write(&json!({"jsonrpc": "2.0", "method": method}))
             .map_err(|_| self.ended(method))
     }
 
     /// Hangs up and waits for the server's end; after `patience` it is killed.
-    pub fn close(mut self, patience: Duration) -> Option<ExitStatus> {
+    pub(super) fn close(mut self, patience: Duration) -> Option<ExitStatus> {
         drop(self.input.take());
         let until = Instant::now() + patience;
         let rest = || until.saturating_duration_since(Instant::now());
