@@ -6,7 +6,7 @@ in circles. What is judged is only what delegate owes in any case.
 
 import re
 
-from . import story
+from . import journal, story
 from .wiretap import Wiretap
 
 # Small bounds: a weak model writes until it is stopped.
@@ -142,7 +142,7 @@ def judge(checks, run, mode):
     )
     story.executions(checks, result)
     story.mutations(checks, result, run, FILES)
-    story.journal(checks, result, run)
+    journal.check(checks, result, run)
     story.enforcement(checks, result)
     return result
 
