@@ -6,6 +6,8 @@
 //! `bwrap` with the flags that agents use is timed where it is installed.
 
 mod common;
+#[path = "common/host.rs"]
+mod host;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,7 +16,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Arm, Bench, policy};
+use common::{Arm, Bench};
+use host::policy;
 use jail::{Form, Launcher};
 
 fn main() {
