@@ -152,11 +152,22 @@ fn is_refusal(policy: &Policy, denial: &Denial) -> bool {
     if implicit(&path) {
         return false;
     }
+    let exists = path.symlink_metadata().is_ok();
     let there = if denial.access.contains(Access::WRITE) {
         path.parent().is_some_and(Path::is_dir)
     } else {
-        path.symlink_metadata().is_ok()
+        exists
     };
+    // What would have failed unjailed as well is no refusal.
+    let possible = match denial.operation.as_str() {
+        "mkdir" | "symlink" | "mknod" => !exists,
+        "unlink" | "truncate" | "chmod" | "chown" => exists,
+        "rmdir" => std::fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none()),
+        _ => true,
+    };
+    if !possible {
+        return false;
+    }
     if policy.judge(&path, denial.access).allowed {
         // A private folder covers the host's. What lies right in it is the
         // jail's own; what lies deeper was perhaps meant for the host, and the

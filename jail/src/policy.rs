@@ -274,6 +274,33 @@ impl Policy {
             .max_by_key(|grant| grant.path.components().count())
     }
 
+    /// The topmost folders below a private temporary folder that only lead to a
+    /// grant, such as `/tmp/x` for a workspace `/tmp/x/y`. They exist in the jail
+    /// and are read-only, so that a file made beside a grant is not taken for
+    /// one made beside it on the host.
+    pub fn ways(&self) -> Vec<PathBuf> {
+        let mut ways = Vec::new();
+        for dir in &self.scratch {
+            for grant in &self.grants {
+                let Ok(below) = grant.path.strip_prefix(dir) else {
+                    continue;
+                };
+                let mut parts = below.components();
+                if let (Some(first), Some(_)) = (parts.next(), parts.next()) {
+                    let way = dir.join(first);
+                    let shown = self
+                        .grants
+                        .iter()
+                        .any(|other| way.starts_with(&other.path) && other.path.starts_with(dir));
+                    if !shown && !ways.contains(&way) {
+                        ways.push(way);
+                    }
+                }
+            }
+        }
+        ways
+    }
+
     /// Whether `path` lies in a private temporary folder and in no grant below it.
     pub fn is_scratch(&self, path: &Path) -> bool {
         self.scratch
@@ -311,6 +338,12 @@ impl Policy {
             (None, None) => (Access::empty(), None),
         };
         let mut taken_by = None;
+        if by.is_none()
+            && let Some(way) = self.ways().into_iter().find(|way| path.starts_with(way))
+        {
+            given = Access::READ;
+            taken_by = Some(way);
+        }
         if given.contains(Access::WRITE)
             && let Some(protect) = self.protect.iter().find(|protect| {
                 if protect.pin_only {

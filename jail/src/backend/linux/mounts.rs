@@ -97,28 +97,7 @@ pub(super) fn enter_private_root(policy: &Policy) -> Result<(), Failure> {
     .at_path("attach the new root to", Path::new(stage))?;
     let root = Root { fd: root_mount };
 
-    for tree in &trees {
-        root.attach(&tree.path, tree.kind, tree.mount.as_fd())?;
-    }
-    for dir in &policy.empty_dirs {
-        root.dir(dir)?;
-    }
-    for dir in &policy.scratch {
-        let tmp = temporary("1777", policy.limits.tmp_size, NOSUID | NODEV).at_path("make", dir)?;
-        root.attach(dir, Kind::Dir, tmp.as_fd())?;
-    }
-    // Grants below a scratch folder went under it; show them again.
-    for tree in &trees {
-        if policy
-            .scratch
-            .iter()
-            .any(|dir| tree.path.starts_with(dir) && tree.path != *dir)
-        {
-            let fd = open_path_of(tree.mount.as_fd()).at_path("open again", &tree.path)?;
-            let again = clone_tree(fd.as_fd(), 0).at_path("clone again", &tree.path)?;
-            root.attach(&tree.path, tree.kind, again.as_fd())?;
-        }
-    }
+    let ways = show(&root, policy, &trees)?;
     protect(&root, policy)?;
     hide(&root, policy)?;
     for link in &policy.links {
@@ -129,6 +108,9 @@ pub(super) fn enter_private_root(policy: &Policy) -> Result<(), Failure> {
         root.attach(cpu, Kind::Dir, tree.as_fd())?;
     }
     proc_into(&root)?;
+    for way in &ways {
+        sys::mount_set(way.as_fd(), false, RDONLY, 0).at("make a way to a grant read-only")?;
+    }
     sys::mount_set(root.fd.as_fd(), false, RDONLY, 0).at("make the new root read-only")?;
 
     rustix::process::fchdir(&root.fd).at("enter the new root")?;
@@ -136,6 +118,52 @@ pub(super) fn enter_private_root(policy: &Policy) -> Result<(), Failure> {
     rustix::mount::unmount(".", UnmountFlags::DETACH).at("let go of the old root")?;
     rustix::process::chdir("/").at("stand in the new root")?;
     Ok(())
+}
+
+/// Attaches grants and private folders, outer before inner. Gives the mounts
+/// of the ways, which become read-only once everything below them is there.
+fn show(root: &Root, policy: &Policy, trees: &[Tree]) -> Result<Vec<OwnedFd>, Failure> {
+    enum What<'a> {
+        Scratch,
+        Way,
+        Tree(&'a Tree),
+    }
+    let mut all: Vec<(&Path, What<'_>)> = Vec::new();
+    let ways = policy.ways();
+    all.extend(
+        policy
+            .scratch
+            .iter()
+            .map(|dir| (dir.as_path(), What::Scratch)),
+    );
+    all.extend(ways.iter().map(|way| (way.as_path(), What::Way)));
+    all.extend(
+        trees
+            .iter()
+            .map(|tree| (tree.path.as_path(), What::Tree(tree))),
+    );
+    all.sort_by_key(|(path, _)| path.components().count());
+    let mut made = Vec::new();
+    for (path, what) in all {
+        match what {
+            What::Scratch => {
+                let tmp = temporary("1777", policy.limits.tmp_size, NOSUID | NODEV)
+                    .at_path("make", path)?;
+                root.attach(path, Kind::Dir, tmp.as_fd())?;
+            }
+            What::Way => {
+                let way = temporary("0755", Some(1 << 20), NOSUID | NODEV | NOEXEC)
+                    .at_path("make", path)?;
+                root.attach(path, Kind::Dir, way.as_fd())?;
+                made.push(way);
+            }
+            What::Tree(tree) => root.attach(path, tree.kind, tree.mount.as_fd())?,
+        }
+    }
+    for dir in &policy.empty_dirs {
+        root.dir(dir)?;
+    }
+    Ok(made)
 }
 
 /// The grants that need a mount of their own: those that no shallower grant
@@ -169,10 +197,6 @@ fn open_path(path: &Path) -> io::Result<OwnedFd> {
         Mode::empty(),
         ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
     )?)
-}
-
-fn open_path_of(mount: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    Ok(rustix::io::fcntl_dupfd_cloexec(mount, 3)?)
 }
 
 fn source_of(grant: &Grant) -> Result<Tree, Failure> {
