@@ -9,6 +9,8 @@
 //! environment variable and prints nothing.
 
 mod backend;
+mod child;
+mod error;
 mod explain;
 mod gitmeta;
 mod guarantee;
@@ -17,12 +19,15 @@ mod policy;
 mod profile;
 mod report;
 mod resolve;
+#[cfg(target_os = "linux")]
+mod sys;
 mod toolchain;
 
 pub use backend::{
-    Cell, Child, Command, JailError, Killer, Launcher, Plan, Survey, enter_if_asked, prepare,
-    prepare_form, survey,
+    Cell, Child, Killer, Plan, Survey, enter_if_asked, prepare, prepare_form, survey,
 };
+pub use child::{Command, Launcher};
+pub use error::JailError;
 pub use explain::{Explanation, PathAnswer, Row, explain, explain_path};
 pub use guarantee::{Enforcement, Form, Guarantee, Held, Strength};
 pub use locate::refused;

@@ -241,6 +241,28 @@ pub struct Verdict {
 }
 
 impl Policy {
+    /// A policy that grants nothing, with the network off.
+    pub fn empty() -> Self {
+        Policy {
+            name: "empty".to_owned(),
+            workspace: None,
+            cwd: PathBuf::from("/"),
+            grants: Vec::new(),
+            links: Vec::new(),
+            empty_dirs: Vec::new(),
+            scratch: Vec::new(),
+            protect: Vec::new(),
+            hide: Vec::new(),
+            network: Network::Off,
+            env: Vec::new(),
+            limits: Limits::default(),
+            deadline: None,
+            observe: Observe::Off,
+            relax: Vec::new(),
+            floor: BTreeMap::new(),
+        }
+    }
+
     /// The deepest grant that covers `path` (absolute, lexically normal).
     pub fn grant_for(&self, path: &Path) -> Option<&Grant> {
         self.grants
@@ -250,6 +272,17 @@ impl Policy {
                 Kind::File => path == grant.path,
             })
             .max_by_key(|grant| grant.path.components().count())
+    }
+
+    /// Whether `path` lies in a private temporary folder and in no grant below it.
+    pub fn is_scratch(&self, path: &Path) -> bool {
+        self.scratch
+            .iter()
+            .filter(|dir| path.starts_with(dir))
+            .any(|dir| {
+                self.grant_for(path)
+                    .is_none_or(|grant| !grant.path.starts_with(dir))
+            })
     }
 
     /// Answers whether `asked` is allowed on `path` (absolute, lexically
