@@ -3,53 +3,45 @@
 //! `run` calls [`Client::turn`] once a turn and gets whole blocks back, or one
 //! [`ProviderError`] with a stable class. Nothing of a broken-off try is kept.
 
+mod adapt;
+mod anthropic_decode;
+mod anthropic_encode;
+mod arguments;
+mod calls;
+mod client;
 mod content;
+mod discover;
+mod draft;
+mod endpoint;
+mod errors;
+mod exchange;
+mod history;
+mod mask;
+mod mode;
+mod openai_decode;
+mod openai_encode;
+mod report;
+mod resend;
+mod retry;
+mod sse;
+mod structured;
+mod textcalls;
+mod think;
+mod wirejson;
 
+pub use client::Client;
 pub use content::{Block, Image, Message, Role, ToolResult, ToolUse};
+pub use discover::{Candidate, LocalServer, discover, list_models, usual_candidates};
+pub use endpoint::is_loopback;
+pub use resend::Resend;
+
+// They stand in `config`, one floor below, because configuration decides them.
+pub use crate::config::{Endpoint, ToolMode, Wire};
 
 use std::time::Duration;
 
-use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-/// The wire format of an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Wire {
-    /// OpenAI Chat Completions: `BASE/chat/completions`.
-    Openai,
-    /// Anthropic Messages: `BASE/v1/messages` (or `BASE/messages` where BASE ends in `/v1`).
-    Anthropic,
-}
-
-/// How tools are offered to the model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ToolMode {
-    /// `native`, then `structured` when the server shows no usable native calls.
-    #[default]
-    Auto,
-    /// The wire's own tool calls.
-    Native,
-    /// A `json_schema` response format that holds one action a turn.
-    Structured,
-}
-
-/// Where a model is, and as whom to speak to it.
-#[derive(Clone, Debug)]
-pub struct Endpoint {
-    /// Base URL as the person gave it.
-    pub base_url: url::Url,
-    /// Wire format.
-    pub wire: Wire,
-    /// Model name as the provider knows it.
-    pub model: String,
-    /// The key; never printed.
-    pub key: Option<SecretString>,
-    /// `reasoning_effort` and `thinking` keys to add to the request body.
-    pub extra_body: serde_json::Map<String, Value>,
-}
 
 /// A tool as a model is told of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -180,6 +172,30 @@ pub enum ErrorClass {
     Local,
     /// A budget of the run (time, tokens, history) was used up.
     Budget,
+}
+
+impl ErrorClass {
+    /// The stable word for it, as in JSON.
+    pub fn code(self) -> &'static str {
+        match self {
+            ErrorClass::Auth => "auth",
+            ErrorClass::Quota => "quota",
+            ErrorClass::RateLimit => "rate_limit",
+            ErrorClass::Overloaded => "overloaded",
+            ErrorClass::ContextOverflow => "context_overflow",
+            ErrorClass::BadRequest => "bad_request",
+            ErrorClass::UpstreamError => "upstream_error",
+            ErrorClass::Transport => "transport",
+            ErrorClass::Protocol => "protocol",
+            ErrorClass::LoopDetected => "loop_detected",
+            ErrorClass::TurnLimit => "turn_limit",
+            ErrorClass::OutputTruncated => "output_truncated",
+            ErrorClass::EmptyResponse => "empty_response",
+            ErrorClass::Cancelled => "cancelled",
+            ErrorClass::Local => "local",
+            ErrorClass::Budget => "budget",
+        }
+    }
 }
 
 /// A failed turn, after all tries.
