@@ -274,42 +274,30 @@ impl Policy {
             .max_by_key(|grant| grant.path.components().count())
     }
 
-    /// The topmost folders below a private temporary folder that only lead to a
-    /// grant, such as `/tmp/x` for a workspace `/tmp/x/y`. They exist in the jail
-    /// and are read-only, so that a file made beside a grant is not taken for
-    /// one made beside it on the host.
-    pub fn ways(&self) -> Vec<PathBuf> {
-        let mut ways = Vec::new();
-        for dir in &self.scratch {
-            for grant in &self.grants {
-                let Ok(below) = grant.path.strip_prefix(dir) else {
-                    continue;
-                };
-                let mut parts = below.components();
-                if let (Some(first), Some(_)) = (parts.next(), parts.next()) {
-                    let way = dir.join(first);
-                    let shown = self
-                        .grants
-                        .iter()
-                        .any(|other| way.starts_with(&other.path) && other.path.starts_with(dir));
-                    if !shown && !ways.contains(&way) {
-                        ways.push(way);
-                    }
-                }
-            }
-        }
-        ways
+    /// Whether `path` lies in a private temporary folder, and in no grant and no
+    /// empty folder below it.
+    pub fn is_scratch(&self, path: &Path) -> bool {
+        self.scratch_for(path).is_some_and(|dir| {
+            self.grant_for(path)
+                .is_none_or(|grant| !grant.path.starts_with(dir))
+        })
     }
 
-    /// Whether `path` lies in a private temporary folder and in no grant below it.
-    pub fn is_scratch(&self, path: &Path) -> bool {
-        self.scratch
-            .iter()
-            .filter(|dir| path.starts_with(dir))
-            .any(|dir| {
-                self.grant_for(path)
-                    .is_none_or(|grant| !grant.path.starts_with(dir))
-            })
+    /// The deepest private temporary folder that covers `path`, unless an empty
+    /// read-only folder in it does.
+    pub fn scratch_for(&self, path: &Path) -> Option<&Path> {
+        let deepest = |dirs: &'_ [PathBuf]| {
+            dirs.iter()
+                .enumerate()
+                .filter(|(_, dir)| path.starts_with(dir))
+                .max_by_key(|(_, dir)| dir.components().count())
+                .map(|(at, dir)| (at, dir.components().count()))
+        };
+        let (at, depth) = deepest(&self.scratch)?;
+        match deepest(&self.empty_dirs) {
+            Some((_, empty)) if empty > depth => None,
+            _ => Some(&self.scratch[at]),
+        }
     }
 
     /// Answers whether `asked` is allowed on `path` (absolute, lexically
@@ -324,13 +312,9 @@ impl Policy {
             };
         }
         let covering = self.grant_for(path);
-        let scratch = self
-            .scratch
-            .iter()
-            .filter(|dir| path.starts_with(dir))
-            .max_by_key(|dir| dir.components().count());
+        let scratch = self.scratch_for(path);
         let (mut given, by) = match (covering, scratch) {
-            (Some(grant), Some(dir)) if dir.starts_with(&grant.path) && *dir != grant.path => {
+            (Some(grant), Some(dir)) if dir.starts_with(&grant.path) && dir != grant.path => {
                 (Access::all(), None)
             }
             (Some(grant), _) => (grant.access, Some(grant.origin.clone())),
@@ -338,12 +322,6 @@ impl Policy {
             (None, None) => (Access::empty(), None),
         };
         let mut taken_by = None;
-        if by.is_none()
-            && let Some(way) = self.ways().into_iter().find(|way| path.starts_with(way))
-        {
-            given = Access::READ;
-            taken_by = Some(way);
-        }
         if given.contains(Access::WRITE)
             && let Some(protect) = self.protect.iter().find(|protect| {
                 if protect.pin_only {
