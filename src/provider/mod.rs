@@ -3,9 +3,38 @@
 //! `run` calls [`Client::turn`] once a turn and gets whole blocks back, or one
 //! [`ProviderError`] with a stable class. Nothing of a broken-off try is kept.
 
+mod adapt;
+mod answer;
+mod anthropic_decode;
+mod anthropic_encode;
+mod arguments;
+mod calls;
+mod client;
 mod content;
+mod discover;
+mod draft;
+mod endpoint;
+mod errors;
+mod exchange;
+mod history;
+mod mask;
+mod mode;
+mod openai_decode;
+mod openai_encode;
+mod report;
+mod resend;
+mod retry;
+mod sse;
+mod structured;
+mod textcalls;
+mod think;
+mod wirejson;
 
+pub use client::Client;
 pub use content::{Block, Image, Message, Role, ToolResult, ToolUse};
+pub use discover::{Candidate, LocalServer, discover, list_models, usual_candidates};
+pub use endpoint::is_loopback;
+pub use resend::Resend;
 
 // They stand in `config`, one floor below, because configuration decides them.
 pub use crate::config::{Endpoint, ToolMode, Wire};
@@ -144,6 +173,30 @@ pub enum ErrorClass {
     Local,
     /// A budget of the run (time, tokens, history) was used up.
     Budget,
+}
+
+impl ErrorClass {
+    /// The stable word for it, as in JSON.
+    pub fn code(self) -> &'static str {
+        match self {
+            ErrorClass::Auth => "auth",
+            ErrorClass::Quota => "quota",
+            ErrorClass::RateLimit => "rate_limit",
+            ErrorClass::Overloaded => "overloaded",
+            ErrorClass::ContextOverflow => "context_overflow",
+            ErrorClass::BadRequest => "bad_request",
+            ErrorClass::UpstreamError => "upstream_error",
+            ErrorClass::Transport => "transport",
+            ErrorClass::Protocol => "protocol",
+            ErrorClass::LoopDetected => "loop_detected",
+            ErrorClass::TurnLimit => "turn_limit",
+            ErrorClass::OutputTruncated => "output_truncated",
+            ErrorClass::EmptyResponse => "empty_response",
+            ErrorClass::Cancelled => "cancelled",
+            ErrorClass::Local => "local",
+            ErrorClass::Budget => "budget",
+        }
+    }
 }
 
 /// A failed turn, after all tries.
