@@ -16,7 +16,10 @@ fn python() -> Option<PathBuf> {
         PathBuf::from,
     );
     let folder = target.join("test-python");
-    folder.join(".ready").exists().then(|| folder.join("bin/python"))
+    folder
+        .join(".ready")
+        .exists()
+        .then(|| folder.join("bin/python"))
 }
 
 #[test]
@@ -36,7 +39,10 @@ fn the_python_client_is_served() {
     let project = home.path().join("project");
     std::fs::create_dir(&project).expect("project");
     let output = Command::new(python)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/mcp_client.py"))
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/python/mcp_client.py"
+        ))
         .arg(env!("CARGO_BIN_EXE_delegate"))
         .arg(&project)
         .arg(home.path().join("state"))
@@ -53,7 +59,11 @@ fn the_python_client_is_served() {
     assert_eq!(saw["protocol"], "2025-11-25");
     assert_eq!(saw["server"], "delegate");
     assert_eq!(saw["tools"].as_array().map(Vec::len), Some(8));
-    assert!(saw["ping"].as_str().is_some_and(|text| text.contains("pong")));
+    assert!(
+        saw["ping"]
+            .as_str()
+            .is_some_and(|text| text.contains("pong"))
+    );
     assert_eq!(saw["models"], json!(["fake-model"]));
 
     let delegated = &saw["delegated"];
@@ -69,7 +79,11 @@ fn the_python_client_is_served() {
         std::fs::read_to_string(project.join("hello.txt")).expect("written"),
         "hello\n"
     );
-    assert!(saw["progress"].as_array().is_some_and(|notes| notes.len() >= 3));
+    assert!(
+        saw["progress"]
+            .as_array()
+            .is_some_and(|notes| notes.len() >= 3)
+    );
 
     assert!(
         saw["refused"]

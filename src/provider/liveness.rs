@@ -77,7 +77,10 @@ mod tests {
         for (base, asked) in [
             ("http://h:4000", "http://h:4000/health/liveliness"),
             ("http://h:4000/v1", "http://h:4000/health/liveliness"),
-            ("http://h:4000/v1/messages", "http://h:4000/health/liveliness"),
+            (
+                "http://h:4000/v1/messages",
+                "http://h:4000/health/liveliness",
+            ),
             ("http://h/litellm/v1", "http://h/litellm/health/liveliness"),
         ] {
             let base = Url::parse(base).expect("url");
