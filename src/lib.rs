@@ -11,6 +11,7 @@ pub mod config;
 pub mod journal;
 pub mod mcp;
 pub mod provider;
+pub mod rehearsal;
 pub mod run;
 pub mod store;
 pub mod tools;

@@ -29,17 +29,40 @@ const BOUNDS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
 /// Keys without which a request is none.
 const CORE: [&str; 8] = [
-    "model", "messages", "tools", "stream", "system", "response_format", BOUNDS[0], BOUNDS[1],
+    "model",
+    "messages",
+    "tools",
+    "stream",
+    "system",
+    "response_format",
+    BOUNDS[0],
+    BOUNDS[1],
 ];
 
 /// Words that refuse a parameter as such.
 const REFUSES: [&str; 10] = [
-    "unsupported", "not supported", "unknown", "unrecognized", "unexpected", "not permitted", "not allowed",
-    "extraneous", "extra inputs", "invalid",
+    "unsupported",
+    "not supported",
+    "unknown",
+    "unrecognized",
+    "unexpected",
+    "not permitted",
+    "not allowed",
+    "extraneous",
+    "extra inputs",
+    "invalid",
 ];
 
 /// Words that refuse its value as too large.
-const TOO_LARGE: [&str; 7] = ["range", "at most", "less than", "too large", "maximum", "exceed", "<="];
+const TOO_LARGE: [&str; 7] = [
+    "range",
+    "at most",
+    "less than",
+    "too large",
+    "maximum",
+    "exceed",
+    "<=",
+];
 
 impl Adapted {
     /// Changes what the failure names; false when it names nothing of ours.
@@ -55,18 +78,30 @@ impl Adapted {
             || self.learn_drop(failure, &text, body)
     }
 
-    fn learn_bound(&mut self, text: &str, named: &dyn Fn(&str) -> bool, body: &Map<String, Value>) -> bool {
+    fn learn_bound(
+        &mut self,
+        text: &str,
+        named: &dyn Fn(&str) -> bool,
+        body: &Map<String, Value>,
+    ) -> bool {
         let Some(key) = BOUNDS.into_iter().find(|key| body.contains_key(*key)) else {
             return false;
         };
         if !named(key) {
             return false;
         }
-        let refused = REFUSES[..9].iter().any(|word| text.contains(word)) || text.contains("instead");
-        if !refused && self.most_output.is_none() && TOO_LARGE.iter().any(|word| text.contains(word)) {
+        let refused =
+            REFUSES[..9].iter().any(|word| text.contains(word)) || text.contains("instead");
+        if !refused
+            && self.most_output.is_none()
+            && TOO_LARGE.iter().any(|word| text.contains(word))
+        {
             let sent = body[key].as_u64().unwrap_or(0);
             // A range names its ends, a refusal also the value that was sent.
-            self.most_output = numbers(text).filter(|n| (256..sent).contains(n)).max().and_then(|n| n.try_into().ok());
+            self.most_output = numbers(text)
+                .filter(|n| (256..sent).contains(n))
+                .max()
+                .and_then(|n| n.try_into().ok());
             return self.most_output.is_some();
         }
         if refused && !self.swapped {
@@ -78,11 +113,16 @@ impl Adapted {
     }
 
     fn learn_reasoning(&mut self, text: &str, body: &Map<String, Value>) -> bool {
-        if self.resend.is_some() || !["reasoning_content", "reasoning_details"].iter().any(|w| text.contains(w)) {
+        if self.resend.is_some()
+            || !["reasoning_content", "reasoning_details"]
+                .iter()
+                .any(|w| text.contains(w))
+        {
             return false;
         }
         let sent = messages(body).any(|m| {
-            m.as_object().is_some_and(|m| m.keys().any(|key| key.starts_with("reasoning")))
+            m.as_object()
+                .is_some_and(|m| m.keys().any(|key| key.starts_with("reasoning")))
         });
         self.resend = Some(if sent { Resend::Never } else { Resend::Always });
         // Only worth a request where there was reasoning to send or leave out.
@@ -103,10 +143,15 @@ impl Adapted {
 
     fn learn_drop(&mut self, failure: &Failure, text: &str, body: &Map<String, Value>) -> bool {
         let refused = REFUSES.iter().any(|word| text.contains(word));
-        let key = body.keys().filter(|key| !CORE.contains(&key.as_str())).find(|key| {
-            let param = failure.param.as_deref().unwrap_or_default();
-            param == key.as_str() || param.starts_with(&format!("{key}.")) || (refused && has_word(text, key))
-        });
+        let key = body
+            .keys()
+            .filter(|key| !CORE.contains(&key.as_str()))
+            .find(|key| {
+                let param = failure.param.as_deref().unwrap_or_default();
+                param == key.as_str()
+                    || param.starts_with(&format!("{key}."))
+                    || (refused && has_word(text, key))
+            });
         match key {
             Some(key) => {
                 self.dropped.push(key.clone());
@@ -118,7 +163,10 @@ impl Adapted {
 }
 
 fn messages(body: &Map<String, Value>) -> impl Iterator<Item = &Value> {
-    body.get("messages").and_then(Value::as_array).into_iter().flatten()
+    body.get("messages")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
 }
 
 fn has_word(text: &str, word: &str) -> bool {
@@ -131,7 +179,8 @@ fn has_word(text: &str, word: &str) -> bool {
 }
 
 fn numbers(text: &str) -> impl Iterator<Item = u64> {
-    text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok())
+    text.split(|c: char| !c.is_ascii_digit())
+        .filter_map(|digits| digits.parse().ok())
 }
 
 #[cfg(test)]
@@ -157,9 +206,20 @@ mod tests {
         assert!(learn(&mut adapted, error.clone(), json!({"max_tokens": 5})));
         assert!(adapted.completion_bound);
         let mirror = json!({"message": "max_completion_tokens: Extra inputs are not permitted"});
-        assert!(!learn(&mut adapted, mirror.clone(), json!({"max_completion_tokens": 5})));
-        let mut adapted = Adapted { completion_bound: true, ..Adapted::default() };
-        assert!(learn(&mut adapted, mirror, json!({"max_completion_tokens": 5})));
+        assert!(!learn(
+            &mut adapted,
+            mirror.clone(),
+            json!({"max_completion_tokens": 5})
+        ));
+        let mut adapted = Adapted {
+            completion_bound: true,
+            ..Adapted::default()
+        };
+        assert!(learn(
+            &mut adapted,
+            mirror,
+            json!({"max_completion_tokens": 5})
+        ));
         assert!(!adapted.completion_bound);
     }
 
@@ -176,24 +236,53 @@ mod tests {
     #[test]
     fn an_optional_parameter_is_dropped_and_a_needed_one_is_not() {
         let mut adapted = Adapted::default();
-        let sent = json!({"model": "m", "messages": [], "stream_options": {}, "reasoning_effort": "high"});
-        assert!(learn(&mut adapted, json!({"message": "Unrecognized request argument supplied: stream_options"}), sent.clone()));
-        assert!(learn(&mut adapted, json!({"message": "bad", "param": "reasoning_effort"}), sent.clone()));
+        let sent =
+            json!({"model": "m", "messages": [], "stream_options": {}, "reasoning_effort": "high"});
+        assert!(learn(
+            &mut adapted,
+            json!({"message": "Unrecognized request argument supplied: stream_options"}),
+            sent.clone()
+        ));
+        assert!(learn(
+            &mut adapted,
+            json!({"message": "bad", "param": "reasoning_effort"}),
+            sent.clone()
+        ));
         assert_eq!(adapted.dropped, ["stream_options", "reasoning_effort"]);
-        assert!(!learn(&mut adapted, json!({"message": "model: unknown", "param": "model"}), sent.clone()));
-        assert!(!learn(&mut adapted, json!({"message": "something else"}), sent));
+        assert!(!learn(
+            &mut adapted,
+            json!({"message": "model: unknown", "param": "model"}),
+            sent.clone()
+        ));
+        assert!(!learn(
+            &mut adapted,
+            json!({"message": "something else"}),
+            sent
+        ));
     }
 
     #[test]
     fn reasoning_is_sent_or_kept_back_as_the_server_says() {
         let error = json!({"message": "The `reasoning_content` in the thinking mode must be passed back to the API."});
         let mut adapted = Adapted::default();
-        assert!(learn(&mut adapted, error.clone(), json!({"messages": [{"role": "assistant"}]})));
+        assert!(learn(
+            &mut adapted,
+            error.clone(),
+            json!({"messages": [{"role": "assistant"}]})
+        ));
         assert_eq!(adapted.resend, Some(Resend::Always));
-        assert!(!learn(&mut adapted, error, json!({"messages": [{"role": "assistant"}]})));
+        assert!(!learn(
+            &mut adapted,
+            error,
+            json!({"messages": [{"role": "assistant"}]})
+        ));
         let mut adapted = Adapted::default();
         let error = json!({"message": "property 'reasoning_content' is unsupported"});
-        assert!(learn(&mut adapted, error, json!({"messages": [{"role": "assistant", "reasoning_content": "x"}]})));
+        assert!(learn(
+            &mut adapted,
+            error,
+            json!({"messages": [{"role": "assistant", "reasoning_content": "x"}]})
+        ));
         assert_eq!(adapted.resend, Some(Resend::Never));
     }
 
@@ -201,7 +290,11 @@ mod tests {
     fn images_go_when_they_are_the_trouble() {
         let error = json!({"message": "unknown variant `image_url`, expected `text`"});
         let with = json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]});
-        assert!(!learn(&mut Adapted::default(), error.clone(), json!({"messages": [{"role": "user", "content": "x"}]})));
+        assert!(!learn(
+            &mut Adapted::default(),
+            error.clone(),
+            json!({"messages": [{"role": "user", "content": "x"}]})
+        ));
         assert!(learn(&mut Adapted::default(), error, with));
     }
 }

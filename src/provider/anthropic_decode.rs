@@ -16,9 +16,17 @@ const MOST: usize = 32 << 20;
 #[derive(Debug)]
 enum Part {
     Text(String),
-    Thinking { text: String, signature: Option<String> },
+    Thinking {
+        text: String,
+        signature: Option<String>,
+    },
     Redacted(String),
-    Call { id: Option<String>, name: String, input: Option<Map<String, Value>>, text: String },
+    Call {
+        id: Option<String>,
+        name: String,
+        input: Option<Map<String, Value>>,
+        text: String,
+    },
     /// A kind that means nothing to us.
     Other,
 }
@@ -87,7 +95,11 @@ impl Decoder {
     }
 
     /// Takes the data of one event.
-    pub fn chunk(&mut self, data: &[u8], on: &mut (dyn FnMut(ProviderEvent) + Send)) -> Result<(), Failure> {
+    pub fn chunk(
+        &mut self,
+        data: &[u8],
+        on: &mut (dyn FnMut(ProviderEvent) + Send),
+    ) -> Result<(), Failure> {
         self.size += data.len();
         if self.size > MOST {
             return Err(Failure::shape("the answer is larger than 32 MiB"));
@@ -99,13 +111,21 @@ impl Decoder {
                 value
             }
             Err(_) if !data.starts_with(b"{") && !data.starts_with(b"[") => return Ok(()),
-            Err(error) => return Err(Failure::protocol(format!("an event of the stream is broken JSON: {error}"))),
+            Err(error) => {
+                return Err(Failure::protocol(format!(
+                    "an event of the stream is broken JSON: {error}"
+                )));
+            }
         };
         if let Some(failure) = errors::from_value(&value) {
             return Err(failure);
         }
         let index = value.get("index").and_then(Value::as_i64).unwrap_or(0);
-        match value.get("type").and_then(Value::as_str).unwrap_or_default() {
+        match value
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+        {
             "message_start" => {
                 let message = value.get("message");
                 self.model_of(message);
@@ -134,14 +154,22 @@ impl Decoder {
     }
 
     /// Takes a whole answer.
-    pub fn whole(&mut self, value: &Value, on: &mut (dyn FnMut(ProviderEvent) + Send)) -> Result<(), Failure> {
+    pub fn whole(
+        &mut self,
+        value: &Value,
+        on: &mut (dyn FnMut(ProviderEvent) + Send),
+    ) -> Result<(), Failure> {
         if let Some(failure) = errors::from_value(value) {
             return Err(failure);
         }
         let Some(blocks) = value.get("content").and_then(Value::as_array) else {
-            let keys = value.as_object().map(|m| m.keys().take(8).cloned().collect::<Vec<_>>().join(", "));
+            let keys = value
+                .as_object()
+                .map(|m| m.keys().take(8).cloned().collect::<Vec<_>>().join(", "));
             let keys = keys.unwrap_or_else(|| "no object".to_owned());
-            return Err(Failure::shape(format!("the answer has no `content`; it has: {keys}")));
+            return Err(Failure::shape(format!(
+                "the answer has no `content`; it has: {keys}"
+            )));
         };
         self.model_of(Some(value));
         self.usage.take(value.get("usage"));
@@ -149,7 +177,10 @@ impl Decoder {
             let part = self.start(block, on);
             self.parts.push((at as i64, part));
         }
-        self.stop = value.get("stop_reason").and_then(Value::as_str).map(str::to_owned);
+        self.stop = value
+            .get("stop_reason")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
         self.over = true;
         Ok(())
     }
@@ -163,8 +194,18 @@ impl Decoder {
     }
 
     fn start(&mut self, block: &Value, on: &mut (dyn FnMut(ProviderEvent) + Send)) -> Part {
-        let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        match block.get("type").and_then(Value::as_str).unwrap_or_default() {
+        let text = |key: &str| {
+            block
+                .get(key)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        match block
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+        {
             "text" => {
                 let words = text("text");
                 self.show(&words, on);
@@ -182,7 +223,11 @@ impl Decoder {
             "tool_use" => Part::Call {
                 id: block.get("id").and_then(usable_id),
                 name: text("name"),
-                input: block.get("input").and_then(Value::as_object).filter(|m| !m.is_empty()).cloned(),
+                input: block
+                    .get("input")
+                    .and_then(Value::as_object)
+                    .filter(|m| !m.is_empty())
+                    .cloned(),
                 text: String::new(),
             },
             _ => Part::Other,
@@ -190,8 +235,17 @@ impl Decoder {
     }
 
     fn delta(&mut self, index: i64, delta: &Value, on: &mut (dyn FnMut(ProviderEvent) + Send)) {
-        let text = |key: &str| delta.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let kind = delta.get("type").and_then(Value::as_str).unwrap_or_default();
+        let text = |key: &str| {
+            delta
+                .get(key)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let kind = delta
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let at = self.parts.iter().rposition(|(i, _)| *i == index);
         // A proxy may leave the start of a text out; of a call it cannot.
         let at = match (at, kind) {
@@ -215,9 +269,13 @@ impl Decoder {
                 self.think(&thought, on);
             }
             (Part::Thinking { signature, .. }, "signature_delta") => {
-                signature.get_or_insert_default().push_str(&text("signature"));
+                signature
+                    .get_or_insert_default()
+                    .push_str(&text("signature"));
             }
-            (Part::Call { text: have, .. }, "input_json_delta") => have.push_str(&text("partial_json")),
+            (Part::Call { text: have, .. }, "input_json_delta") => {
+                have.push_str(&text("partial_json"))
+            }
             _ => {}
         }
     }
@@ -254,7 +312,13 @@ impl Decoder {
         }
         self.live.finish(on);
         let sheltered = self.sheltered;
-        let mend = |text: String| if sheltered { wirejson::mend(&text) } else { text };
+        let mend = |text: String| {
+            if sheltered {
+                wirejson::mend(&text)
+            } else {
+                text
+            }
+        };
         self.parts.sort_by_key(|(index, _)| *index);
         let mut pieces = Vec::new();
         let mut spoke = false;
@@ -275,14 +339,23 @@ impl Decoder {
                     });
                 }
                 Part::Redacted(data) => pieces.push(Piece::Redacted(data)),
-                Part::Call { id, name, input, text } => {
+                Part::Call {
+                    id,
+                    name,
+                    input,
+                    text,
+                } => {
                     spoke = true;
                     // The pieces win over what the start of the block held.
                     let arguments = match input {
                         Some(input) if text.trim().is_empty() => Raw::Object(input),
                         _ => Raw::Text(mend(text)),
                     };
-                    pieces.push(Piece::Call(RawCall { id, name, arguments }));
+                    pieces.push(Piece::Call(RawCall {
+                        id,
+                        name,
+                        arguments,
+                    }));
                 }
                 Part::Other => {}
             }
@@ -290,7 +363,10 @@ impl Decoder {
         // Tokens were made and paid for, and a proxy lost them on the way. A model
         // that really has nothing to say needs two or three.
         if !spoke && self.usage.output >= 10 && self.stop.as_deref() == Some("end_turn") {
-            let text = format!("the answer is empty although {} tokens were made", self.usage.output);
+            let text = format!(
+                "the answer is empty although {} tokens were made",
+                self.usage.output
+            );
             return Err(Failure::new(ErrorClass::UpstreamError, text));
         }
         Ok(Draft {

@@ -11,7 +11,9 @@ pub(crate) fn body(request: &TurnRequest<'_>, bound: u32, style: &Style) -> Map<
     let turns = turns(request.messages);
     // DeepSeek wants the block on every turn with calls once it was on one.
     let wants_empty = style.resend.deepseek(&style.model)
-        && turns.iter().any(|turn| matches!(turn, Turn::Assistant(said) if said.thinking.iter().any(own)));
+        && turns
+            .iter()
+            .any(|turn| matches!(turn, Turn::Assistant(said) if said.thinking.iter().any(own)));
     let messages: Vec<Value> = turns
         .iter()
         .map(|turn| match turn {
@@ -47,13 +49,18 @@ fn user(answers: &[Answer<'_>], texts: &[&str], images: bool) -> Value {
             ]),
             _ => json!(answer.content),
         };
-        let mut block = json!({"type": "tool_result", "tool_use_id": answer.id, "content": content});
+        let mut block =
+            json!({"type": "tool_result", "tool_use_id": answer.id, "content": content});
         if answer.is_error {
             block["is_error"] = json!(true);
         }
         blocks.push(block);
     }
-    blocks.extend(texts.iter().map(|text| json!({"type": "text", "text": text})));
+    blocks.extend(
+        texts
+            .iter()
+            .map(|text| json!({"type": "text", "text": text})),
+    );
     json!({"role": "user", "content": blocks})
 }
 
@@ -62,21 +69,29 @@ fn assistant(said: &Said<'_>, wants_empty: bool) -> Value {
     let mut blocks = Vec::new();
     for block in &said.thinking {
         match block {
-            Block::Thinking { text, signature, .. } if own(block) => {
+            Block::Thinking {
+                text, signature, ..
+            } if own(block) => {
                 let mut out = json!({"type": "thinking", "thinking": text});
                 if let Some(signature) = signature {
                     out["signature"] = json!(signature);
                 }
                 blocks.push(out);
             }
-            Block::RedactedThinking { data } => blocks.push(json!({"type": "redacted_thinking", "data": data})),
+            Block::RedactedThinking { data } => {
+                blocks.push(json!({"type": "redacted_thinking", "data": data}))
+            }
             _ => {}
         }
     }
     if wants_empty && blocks.is_empty() && !said.calls.is_empty() {
         blocks.push(json!({"type": "thinking", "thinking": ""}));
     }
-    blocks.extend(said.texts.iter().map(|text| json!({"type": "text", "text": text})));
+    blocks.extend(
+        said.texts
+            .iter()
+            .map(|text| json!({"type": "text", "text": text})),
+    );
     blocks.extend(said.calls.iter().map(|call| {
         json!({"type": "tool_use", "id": call.id, "name": wire_name(&call.name), "input": call.input})
     }));
@@ -90,7 +105,9 @@ pub(crate) const OWN: &str = "thinking";
 /// never a block here, and a server that checks blocks would refuse it.
 fn own(block: &&Block) -> bool {
     match block {
-        Block::Thinking { signature, extra, .. } => signature.is_some() || extra.contains_key(OWN),
+        Block::Thinking {
+            signature, extra, ..
+        } => signature.is_some() || extra.contains_key(OWN),
         _ => true,
     }
 }

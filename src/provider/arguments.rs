@@ -93,7 +93,9 @@ fn text_arguments(text: &str, unwrap: bool) -> Parsed {
         return parsed;
     }
     match serde_json::from_str::<Value>(text) {
-        Err(error) if error.is_eof() => Parsed::bad("the arguments end in the middle of the JSON text"),
+        Err(error) if error.is_eof() => {
+            Parsed::bad("the arguments end in the middle of the JSON text")
+        }
         Err(error) => Parsed::bad(format!("the arguments are not valid JSON: {error}")),
         Ok(_) => Parsed::bad("the arguments are not a JSON object"),
     }
@@ -129,7 +131,14 @@ fn repair(text: &str) -> Option<String> {
                 let tail = rest.as_str();
                 let valid = match tail.chars().next() {
                     Some('"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't') => true,
-                    Some('u') => tail[1..].bytes().take(4).filter(u8::is_ascii_hexdigit).count() == 4,
+                    Some('u') => {
+                        tail[1..]
+                            .bytes()
+                            .take(4)
+                            .filter(u8::is_ascii_hexdigit)
+                            .count()
+                            == 4
+                    }
                     _ => false,
                 };
                 out.push('\\');
@@ -230,7 +239,9 @@ mod tests {
 
     fn bad(text: &str, says: &str) {
         let parsed = read(text);
-        let why = parsed.malformed.unwrap_or_else(|| panic!("{text} was taken"));
+        let why = parsed
+            .malformed
+            .unwrap_or_else(|| panic!("{text} was taken"));
         assert!(why.contains(says), "{text}: {why}");
         assert!(parsed.input.is_empty());
     }
@@ -249,7 +260,10 @@ mod tests {
     #[test]
     fn encoded_twice_is_undone_once() {
         good(r#""{\"command\":\"ls\"}""#, json!({"command": "ls"}), true);
-        bad(&serde_json::to_string(&json!(r#""{}""#)).unwrap(), "not a JSON object");
+        bad(
+            &serde_json::to_string(&json!(r#""{}""#)).unwrap(),
+            "not a JSON object",
+        );
     }
 
     #[test]
@@ -260,7 +274,10 @@ mod tests {
 
     #[test]
     fn cut_off_in_the_middle() {
-        bad(r#"{"file_path":"t.txt","content":"aaa"#, "end in the middle");
+        bad(
+            r#"{"file_path":"t.txt","content":"aaa"#,
+            "end in the middle",
+        );
         bad(r#"{"a":1"#, "end in the middle");
         bad(r#"{bad"#, "not valid JSON");
     }
@@ -274,19 +291,39 @@ mod tests {
 
     #[test]
     fn duplicate_keys() {
-        good(r#"{"command":"ls","command":"ls"}"#, json!({"command": "ls"}), true);
+        good(
+            r#"{"command":"ls","command":"ls"}"#,
+            json!({"command": "ls"}),
+            true,
+        );
         bad(r#"{"command":"ls","command":"rm x"}"#, "given twice");
     }
 
     #[test]
     fn invalid_escapes_are_doubled() {
-        good(r#"{"pattern":"v\d+\.rs"}"#, json!({"pattern": r"v\d+\.rs"}), true);
-        good(r#"{"command":"grep 'a\sb' x"}"#, json!({"command": r"grep 'a\sb' x"}), true);
+        good(
+            r#"{"pattern":"v\d+\.rs"}"#,
+            json!({"pattern": r"v\d+\.rs"}),
+            true,
+        );
+        good(
+            r#"{"command":"grep 'a\sb' x"}"#,
+            json!({"command": r"grep 'a\sb' x"}),
+            true,
+        );
         good(r#"{"q":"C:\users"}"#, json!({"q": r"C:\users"}), true);
         good("{\"command\":\"a\nb\"}", json!({"command": "a\nb"}), true);
-        good("{\"command\":\"a \\\nb\"}", json!({"command": "a \\\nb"}), true);
+        good(
+            "{\"command\":\"a \\\nb\"}",
+            json!({"command": "a \\\nb"}),
+            true,
+        );
         // Valid escapes beside them keep their meaning.
-        good(r#"{"pattern":"\"\d\\d"}"#, json!({"pattern": r#""\d\d"#}), true);
+        good(
+            r#"{"pattern":"\"\d\\d"}"#,
+            json!({"pattern": r#""\d\d"#}),
+            true,
+        );
     }
 
     #[test]
@@ -294,12 +331,19 @@ mod tests {
         bad(r#"{"path":"C:\bin\app.exe"}"#, "ambiguous");
         bad(r#"{"file_path":"C:\new\dir"}"#, "ambiguous");
         // Valid JSON is taken at its word.
-        good(r#"{"file_path":"a\tb"}"#, json!({"file_path": "a\tb"}), false);
+        good(
+            r#"{"file_path":"a\tb"}"#,
+            json!({"file_path": "a\tb"}),
+            false,
+        );
     }
 
     #[test]
     fn markup_of_the_protocol_inside_is_refused() {
-        bad("{\"command\":\"ls</\u{ff5c}DSML\u{ff5c}parameter>", "end in the middle");
+        bad(
+            "{\"command\":\"ls</\u{ff5c}DSML\u{ff5c}parameter>",
+            "end in the middle",
+        );
         bad(r#"{"c":"\ud83d"}"#, "not valid JSON");
     }
 

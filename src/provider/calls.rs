@@ -57,7 +57,10 @@ impl Assembler {
         let function = piece.get("function").unwrap_or(piece);
         let id = piece.get("id").and_then(usable_id);
         let index = piece.get("index").and_then(whole_number);
-        let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
+        let name = function
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let (text, object) = match function.get("arguments") {
             Some(Value::String(text)) => (text.as_str(), None),
             Some(Value::Object(map)) => ("", Some(map)),
@@ -96,7 +99,13 @@ impl Assembler {
     }
 
     /// The part that a piece continues; `None` starts a new one.
-    fn owner(&self, id: Option<&str>, index: Option<i64>, name: &str, starts: bool) -> Option<usize> {
+    fn owner(
+        &self,
+        id: Option<&str>,
+        index: Option<i64>,
+        name: &str,
+        starts: bool,
+    ) -> Option<usize> {
         // The newest at an index: the ones before it are done.
         let at_index = index.and_then(|i| self.parts.iter().rposition(|p| p.index == Some(i)));
         if let Some(id) = id {
@@ -110,10 +119,9 @@ impl Assembler {
                 };
             }
             // The same id without an index, or with the index only now.
-            return self
-                .parts
-                .iter()
-                .rposition(|p| p.id.as_deref() == Some(id) && (index.is_none() || p.index.is_none()));
+            return self.parts.iter().rposition(|p| {
+                p.id.as_deref() == Some(id) && (index.is_none() || p.index.is_none())
+            });
         }
         let at = match index {
             Some(_) => at_index?,
@@ -122,7 +130,8 @@ impl Assembler {
         let part = &self.parts[at];
         // Without an id only a fresh name after whole arguments tells a new call.
         let fresh = !name.is_empty() && !part.name.is_empty() && part.complete() && starts;
-        let renamed = index.is_none() && !name.is_empty() && !part.name.is_empty() && name != part.name;
+        let renamed =
+            index.is_none() && !name.is_empty() && !part.name.is_empty() && name != part.name;
         if (fresh && !self.repeats(part, name)) || (renamed && !part.untouched()) {
             return None;
         }
@@ -136,7 +145,9 @@ impl Assembler {
 
     /// Whether some arguments began and are not whole.
     pub fn unfinished(&self) -> bool {
-        self.parts.iter().any(|p| !p.untouched() && !p.complete() && p.text.trim_start().starts_with('{'))
+        self.parts
+            .iter()
+            .any(|p| !p.untouched() && !p.complete() && p.text.trim_start().starts_with('{'))
     }
 
     /// The calls in the order in which they began, or by index where all have one.

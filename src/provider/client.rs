@@ -6,12 +6,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::adapt::Adapted;
+use super::answer::{self, Decoder};
 use super::draft::{self, Draft, Ground, Made};
 use super::errors::{self, Failure};
 use super::exchange::{Exchange, Http, Waits};
@@ -21,16 +21,10 @@ use super::resend::Resend;
 use super::retry::{self, Bounds, Step};
 use super::think::Live;
 use super::{
-    Endpoint, ErrorClass, ProviderError, ProviderEvent, TurnReply, TurnRequest, Wire, anthropic_decode,
-    anthropic_encode, endpoint, openai_decode, openai_encode, report, sse, structured,
+    Endpoint, ErrorClass, ProviderError, ProviderEvent, TurnReply, TurnRequest, Wire,
+    anthropic_encode, endpoint, openai_encode, report, structured,
 };
 use crate::config::RunSettings;
-
-/// After the answer is whole, the longest wait for its usage and end mark.
-const AFTER_END: Duration = Duration::from_secs(5);
-
-/// Largest whole (not streamed) answer.
-const MOST_WHOLE: usize = 32 << 20;
 
 /// Parameters that ask for room below this are not worth a request.
 const LEAST_OUTPUT: u32 = 1024;
@@ -67,7 +61,8 @@ impl Client {
             first_byte: settings.first_byte_timeout,
             idle: settings.idle_timeout,
         };
-        let http = Http::new(&url, endpoint.wire, endpoint.key.as_ref(), waits).map_err(|text| refuse(&text))?;
+        let http = Http::new(&url, endpoint.wire, endpoint.key.as_ref(), waits)
+            .map_err(|text| refuse(&text))?;
         Ok(Client {
             endpoint,
             url,
@@ -133,7 +128,11 @@ impl Client {
                 tries = 0;
                 continue;
             }
-            if way == Way::Native && self.mode.failed(req.tool_mode, self.endpoint.wire, &failure) {
+            if way == Way::Native
+                && self
+                    .mode
+                    .failed(req.tool_mode, self.endpoint.wire, &failure)
+            {
                 on(ProviderEvent::ModeSwitched);
                 tries = 0;
                 continue;
@@ -159,7 +158,11 @@ impl Client {
         Style {
             model: self.endpoint.model.clone(),
             stream: self.stream,
-            bound: if self.adapted.completion_bound { "max_completion_tokens" } else { "max_tokens" },
+            bound: if self.adapted.completion_bound {
+                "max_completion_tokens"
+            } else {
+                "max_tokens"
+            },
             stream_usage: true,
             images: self.vision && !self.adapted.no_images,
             resend: self.adapted.resend.unwrap_or(self.resend),
@@ -173,14 +176,21 @@ impl Client {
             (Wire::Openai, Way::Native) => openai_encode::body,
             (Wire::Openai, Way::Structured) => structured::body,
         };
-        let wanted = req.max_output_tokens.min(self.adapted.most_output.unwrap_or(u32::MAX)).max(1);
+        let wanted = req
+            .max_output_tokens
+            .min(self.adapted.most_output.unwrap_or(u32::MAX))
+            .max(1);
         let mut body = encode(req, wanted, &style);
         // An output bound that cannot fit beside the prompt is refused by some
         // servers whatever the answer's length would be.
         let prompt = u32::try_from(length(&body) / 4).unwrap_or(u32::MAX);
         let room = self.window.saturating_sub(prompt);
         if wanted > room && room >= LEAST_OUTPUT {
-            let bound = if self.endpoint.wire == Wire::Anthropic { "max_tokens" } else { style.bound };
+            let bound = if self.endpoint.wire == Wire::Anthropic {
+                "max_tokens"
+            } else {
+                style.bound
+            };
             body.insert(bound.into(), Value::from(room));
         }
         for (key, value) in &self.endpoint.extra_body {
@@ -200,7 +210,10 @@ impl Client {
         on: &mut (dyn FnMut(ProviderEvent) + Send),
     ) -> Result<Made, Failure> {
         let bytes = serde_json::to_vec(body).map_err(|error| {
-            Failure::new(ErrorClass::Local, format!("the request cannot be written as JSON: {error}"))
+            Failure::new(
+                ErrorClass::Local,
+                format!("the request cannot be written as JSON: {error}"),
+            )
         })?;
         let size = bytes.len();
         let mut exchange = self.http.post(&self.url, bytes).await?;
@@ -212,19 +225,28 @@ impl Client {
             failure.retry_after = named;
             // A refusal without a reason of a nearly full window is most likely
             // the window's.
-            if status == 400 && said.trim_ascii().is_empty() && size / 4 > self.window as usize / 5 * 4 {
+            if status == 400
+                && said.trim_ascii().is_empty()
+                && size / 4 > self.window as usize / 5 * 4
+            {
                 failure = Failure {
                     status: Some(status),
-                    ..Failure::new(ErrorClass::ContextOverflow, "the request fills the model's window")
+                    ..Failure::new(
+                        ErrorClass::ContextOverflow,
+                        "the request fills the model's window",
+                    )
                 };
             }
             return Err(failure);
         }
-        let draft = self.answer(&mut exchange, req, way, on).await.map_err(|failure| Failure {
-            status: Some(status),
-            retry_after: failure.retry_after.or(named),
-            ..failure
-        })?;
+        let draft = self
+            .answer(&mut exchange, req, way, on)
+            .await
+            .map_err(|failure| Failure {
+                status: Some(status),
+                retry_after: failure.retry_after.or(named),
+                ..failure
+            })?;
         let ground = Ground {
             wire: self.endpoint.wire,
             tools: req.tools,
@@ -244,39 +266,30 @@ impl Client {
         way: Way,
         on: &mut (dyn FnMut(ProviderEvent) + Send),
     ) -> Result<Draft, Failure> {
-        let encoding = exchange.headers().get(http::header::CONTENT_ENCODING).and_then(|v| v.to_str().ok());
-        if let Some(encoding) = encoding.filter(|e| !e.eq_ignore_ascii_case("identity") && !e.is_empty()) {
-            return Err(Failure::shape(format!("the answer is compressed ({encoding}), which was not asked for")));
+        let encoding = exchange
+            .headers()
+            .get(http::header::CONTENT_ENCODING)
+            .and_then(|v| v.to_str().ok());
+        if let Some(encoding) =
+            encoding.filter(|e| !e.eq_ignore_ascii_case("identity") && !e.is_empty())
+        {
+            return Err(Failure::shape(format!(
+                "the answer is compressed ({encoding}), which was not asked for"
+            )));
         }
-        let resolved = exchange.headers().get("x-bifrost-resolved-model").and_then(|v| v.to_str().ok()).map(str::to_owned);
-        let live = if way == Way::Structured { Live::muted() } else { Live::new() };
+        let resolved = exchange
+            .headers()
+            .get("x-bifrost-resolved-model")
+            .and_then(|v| v.to_str().ok())
+            .map(str::to_owned);
+        let live = if way == Way::Structured {
+            Live::muted()
+        } else {
+            Live::new()
+        };
         let known: Vec<&str> = req.tools.iter().map(|tool| tool.name).collect();
-        let decoder = match self.endpoint.wire {
-            Wire::Openai => Decoder::Openai(openai_decode::Decoder::new(&known, live)),
-            Wire::Anthropic => Decoder::Anthropic(anthropic_decode::Decoder::new(live)),
-        };
-        let mut start = Vec::new();
-        let shape = loop {
-            let Some(bytes) = exchange.next(None).await? else {
-                break None;
-            };
-            start.extend_from_slice(&bytes);
-            if let Some(byte) = first_byte(&start) {
-                break Some(byte);
-            }
-            if start.len() > sse::MAX_EVENT {
-                return Err(Failure::shape("the answer is nothing but white space"));
-            }
-        };
-        let mut draft = match shape {
-            Some(b'{' | b'[') => read_whole(exchange, start, decoder, on).await?,
-            Some(b'<') => {
-                let page = errors::from_status(200, &start).message;
-                return Err(Failure::shape(format!("the server answered with a page instead of an answer: {page}")));
-            }
-            Some(_) => read_stream(exchange, start, decoder, on).await?,
-            None => return Err(Failure::transport("the answer is empty")),
-        };
+        let decoder = Decoder::new(self.endpoint.wire, &known, live);
+        let mut draft = answer::read(exchange, decoder, on).await?;
         draft.model = draft.model.or(resolved);
         Ok(draft)
     }
@@ -298,136 +311,6 @@ impl Client {
             attempts,
         }
     }
-}
-
-/// The decoder of either wire.
-enum Decoder<'a> {
-    Openai(openai_decode::Decoder<'a>),
-    Anthropic(anthropic_decode::Decoder),
-}
-
-impl Decoder<'_> {
-    fn chunk(&mut self, data: &[u8], on: &mut (dyn FnMut(ProviderEvent) + Send)) -> Result<(), Failure> {
-        match self {
-            Decoder::Openai(decoder) => decoder.chunk(data, on),
-            Decoder::Anthropic(decoder) => decoder.chunk(data, on),
-        }
-    }
-
-    fn finished(&self) -> bool {
-        match self {
-            Decoder::Openai(decoder) => decoder.finished(),
-            Decoder::Anthropic(decoder) => decoder.finished(),
-        }
-    }
-
-    fn over(&self) -> bool {
-        match self {
-            Decoder::Openai(_) => false,
-            Decoder::Anthropic(decoder) => decoder.over(),
-        }
-    }
-
-    fn end(self, done: bool, on: &mut (dyn FnMut(ProviderEvent) + Send)) -> Result<Draft, Failure> {
-        match self {
-            Decoder::Openai(decoder) => decoder.end(done, on),
-            Decoder::Anthropic(decoder) => decoder.end(on),
-        }
-    }
-}
-
-/// The first byte that says of what shape an answer is: servers send blank
-/// lines for a sign of life before either shape.
-fn first_byte(start: &[u8]) -> Option<u8> {
-    let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
-    start.iter().copied().find(|b| !b.is_ascii_whitespace())
-}
-
-async fn read_whole(
-    exchange: &mut Exchange,
-    mut body: Vec<u8>,
-    mut decoder: Decoder<'_>,
-    on: &mut (dyn FnMut(ProviderEvent) + Send),
-) -> Result<Draft, Failure> {
-    while let Some(bytes) = exchange.next(None).await? {
-        body.extend_from_slice(&bytes);
-        if body.len() > MOST_WHOLE {
-            return Err(Failure::shape("the answer is larger than 32 MiB"));
-        }
-    }
-    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body);
-    let (value, _) = super::wirejson::parse(body.trim_ascii()).map_err(|error| match error.is_eof() {
-        true => Failure::transport("the answer ended before its JSON did"),
-        false => Failure::protocol(format!("the answer is broken JSON: {error}")),
-    })?;
-    match &mut decoder {
-        Decoder::Openai(decoder) => decoder.whole(&value, on)?,
-        Decoder::Anthropic(decoder) => decoder.whole(&value, on)?,
-    }
-    decoder.end(true, on)
-}
-
-async fn read_stream(
-    exchange: &mut Exchange,
-    start: Vec<u8>,
-    mut decoder: Decoder<'_>,
-    on: &mut (dyn FnMut(ProviderEvent) + Send),
-) -> Result<Draft, Failure> {
-    let mut lines = sse::Decoder::default();
-    let mut events = Vec::new();
-    let mut next = Some(Bytes::from(start));
-    loop {
-        let at_end = next.is_none();
-        match next {
-            Some(bytes) => lines
-                .feed(&bytes, &mut events)
-                .map_err(|sse::TooLong| Failure::shape("one event of the stream is larger than 16 MiB"))?,
-            None => lines.finish(&mut events),
-        }
-        for event in events.drain(..) {
-            if event.data.trim_ascii() == b"[DONE]" {
-                return decoder.end(true, on);
-            }
-            match take(&mut decoder, &event, on) {
-                // What the end of the stream cut off is a cut, not bad JSON.
-                Err(failure) if at_end && failure.class == ErrorClass::Protocol => {
-                    return Err(Failure::transport("the stream ended in the middle of an event"));
-                }
-                other => other?,
-            }
-            if decoder.over() {
-                return decoder.end(true, on);
-            }
-        }
-        if at_end {
-            return decoder.end(false, on);
-        }
-        let finished = decoder.finished();
-        next = match exchange.next(finished.then_some(AFTER_END)).await {
-            Ok(next) => next,
-            // The answer is whole; only its end mark is missing.
-            Err(_) if finished => return decoder.end(false, on),
-            Err(failure) => return Err(failure),
-        };
-    }
-}
-
-fn take(
-    decoder: &mut Decoder<'_>,
-    event: &sse::Event,
-    on: &mut (dyn FnMut(ProviderEvent) + Send),
-) -> Result<(), Failure> {
-    let data = event.data.trim_ascii();
-    if event.name == "error" && !data.starts_with(b"{") && !data.starts_with(b"[") {
-        let said = String::from_utf8_lossy(data);
-        let said = if said.is_empty() { "an error event without a word" } else { &said };
-        return Err(Failure::new(ErrorClass::UpstreamError, said));
-    }
-    // A comment that a gateway wrapped up as data.
-    if data.starts_with(b":") || data.is_empty() {
-        return Ok(());
-    }
-    decoder.chunk(data, on)
 }
 
 fn length(body: &Map<String, Value>) -> usize {

@@ -38,13 +38,19 @@ pub struct LocalServer {
 
 /// The usual places, in the order of preference.
 pub fn usual_candidates() -> Vec<Candidate> {
-    [("LM Studio", 1234), ("Ollama", 11434), ("llama.cpp", 8080), ("vLLM", 8000), ("LiteLLM", 4000)]
-        .into_iter()
-        .filter_map(|(kind, port)| {
-            let base_url = Url::parse(&format!("http://127.0.0.1:{port}/v1")).ok()?;
-            Some(Candidate { kind, base_url })
-        })
-        .collect()
+    [
+        ("LM Studio", 1234),
+        ("Ollama", 11434),
+        ("llama.cpp", 8080),
+        ("vLLM", 8000),
+        ("LiteLLM", 4000),
+    ]
+    .into_iter()
+    .filter_map(|(kind, port)| {
+        let base_url = Url::parse(&format!("http://127.0.0.1:{port}/v1")).ok()?;
+        Some(Candidate { kind, base_url })
+    })
+    .collect()
 }
 
 /// The first of the candidates, in their order, that lists a model within
@@ -71,7 +77,10 @@ pub async fn discover(candidates: &[Candidate], limit: Duration) -> Option<Local
 }
 
 /// The models that a server lists.
-pub async fn list_models(base_url: &Url, key: Option<&SecretString>) -> Result<Vec<String>, ProviderError> {
+pub async fn list_models(
+    base_url: &Url,
+    key: Option<&SecretString>,
+) -> Result<Vec<String>, ProviderError> {
     let failure = match endpoint::refuse(base_url) {
         Some(why) => Failure::new(ErrorClass::Local, why),
         None => match tokio::time::timeout(LIST_TIME, list(base_url, key, LIST_TIME)).await {
@@ -95,12 +104,19 @@ pub async fn list_models(base_url: &Url, key: Option<&SecretString>) -> Result<V
     })
 }
 
-async fn list(base_url: &Url, key: Option<&SecretString>, connect: Duration) -> Result<Vec<String>, Failure> {
+async fn list(
+    base_url: &Url,
+    key: Option<&SecretString>,
+    connect: Duration,
+) -> Result<Vec<String>, Failure> {
     let url = endpoint::models_url(base_url);
-    let client = exchange::client(&url, connect).map_err(|text| Failure::new(ErrorClass::Local, text))?;
+    let client =
+        exchange::client(&url, connect).map_err(|text| Failure::new(ErrorClass::Local, text))?;
     let mut request = client.get(url).header("accept", "application/json");
     if let Some(key) = key {
-        request = request.bearer_auth(key.expose_secret().trim()).header("x-api-key", key.expose_secret().trim());
+        request = request
+            .bearer_auth(key.expose_secret().trim())
+            .header("x-api-key", key.expose_secret().trim());
     }
     let broken = |error: reqwest::Error| Failure::transport(exchange::innermost(&error));
     let mut response = request.send().await.map_err(broken)?;
@@ -115,19 +131,32 @@ async fn list(base_url: &Url, key: Option<&SecretString>, connect: Duration) -> 
     if !status.is_success() {
         return Err(errors::from_status(status.as_u16(), &body));
     }
-    let value: Value =
-        serde_json::from_slice(&body).map_err(|error| Failure::shape(format!("the list of models is no JSON: {error}")))?;
+    let value: Value = serde_json::from_slice(&body)
+        .map_err(|error| Failure::shape(format!("the list of models is no JSON: {error}")))?;
     if let Some(failure) = errors::from_value(&value) {
         return Err(failure);
     }
-    names(&value).ok_or_else(|| Failure::shape("the list of models has neither `data` nor `models`"))
+    names(&value)
+        .ok_or_else(|| Failure::shape("the list of models has neither `data` nor `models`"))
 }
 
 /// Names in a list of either kind: OpenAI's and Anthropic's `data`, Ollama's `models`.
 fn names(value: &Value) -> Option<Vec<String>> {
-    let items = ["data", "models"].iter().find_map(|key| value.get(*key)?.as_array())?;
-    let name = |item: &Value| ["id", "name", "model"].iter().find_map(|key| Some(item.get(*key)?.as_str()?.to_owned()));
-    Some(items.iter().filter_map(name).filter(|name| !name.is_empty()).collect())
+    let items = ["data", "models"]
+        .iter()
+        .find_map(|key| value.get(*key)?.as_array())?;
+    let name = |item: &Value| {
+        ["id", "name", "model"]
+            .iter()
+            .find_map(|key| Some(item.get(*key)?.as_str()?.to_owned()))
+    };
+    Some(
+        items
+            .iter()
+            .filter_map(name)
+            .filter(|name| !name.is_empty())
+            .collect(),
+    )
 }
 
 #[cfg(test)]

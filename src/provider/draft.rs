@@ -10,7 +10,10 @@ use serde_json::{Map, Value};
 use super::arguments::{self, CUT_OFF, Parsed};
 use super::calls::RawCall;
 use super::errors::Failure;
-use super::{Block, ErrorClass, Message, Role, Stop, ToolSpec, ToolUse, TurnReply, Usage, Wire, textcalls, think};
+use super::{
+    Block, ErrorClass, Message, Role, Stop, ToolSpec, ToolUse, TurnReply, Usage, Wire, textcalls,
+    think,
+};
 
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,13 +69,28 @@ pub(crate) const RECOVERED: &str = "text_tool_call_recovered";
 /// The stop reason in our words. `Err` holds a word that means failure.
 pub(crate) fn stop_of(word: Option<&str>) -> Result<Stop, &str> {
     Ok(match word.map(str::trim) {
-        Some("stop" | "end_turn" | "stop_sequence" | "eos" | "eos_token" | "completed") => Stop::EndTurn,
-        Some("tool_calls" | "tool_use" | "function_call" | "tool_call") => Stop::ToolUse,
-        Some("length" | "max_tokens" | "model_length" | "max_output_tokens" | "model_context_window_exceeded") => {
-            Stop::MaxTokens
+        Some("stop" | "end_turn" | "stop_sequence" | "eos" | "eos_token" | "completed") => {
+            Stop::EndTurn
         }
-        Some("content_filter" | "refusal" | "sensitive" | "safety" | "SAFETY" | "RECITATION") => Stop::ContentFilter,
-        Some(word @ ("error" | "insufficient_system_resource" | "network_error" | "abort" | "cancel" | "cancelled")) => {
+        Some("tool_calls" | "tool_use" | "function_call" | "tool_call") => Stop::ToolUse,
+        Some(
+            "length"
+            | "max_tokens"
+            | "model_length"
+            | "max_output_tokens"
+            | "model_context_window_exceeded",
+        ) => Stop::MaxTokens,
+        Some("content_filter" | "refusal" | "sensitive" | "safety" | "SAFETY" | "RECITATION") => {
+            Stop::ContentFilter
+        }
+        Some(
+            word @ ("error"
+            | "insufficient_system_resource"
+            | "network_error"
+            | "abort"
+            | "cancel"
+            | "cancelled"),
+        ) => {
             return Err(word);
         }
         Some(other) if !other.is_empty() => Stop::Other(other.to_owned()),
@@ -83,7 +101,10 @@ pub(crate) fn stop_of(word: Option<&str>) -> Result<Stop, &str> {
 /// Makes the reply of a draft.
 pub(crate) fn assemble(draft: Draft, ground: Ground<'_>) -> Result<Made, Failure> {
     let mut stop = stop_of(draft.stop.as_deref()).map_err(|word| {
-        Failure::new(ErrorClass::UpstreamError, format!("the provider ended its answer with `{word}`"))
+        Failure::new(
+            ErrorClass::UpstreamError,
+            format!("the provider ended its answer with `{word}`"),
+        )
     })?;
     let cut = stop == Stop::MaxTokens;
     let mut reasoning = Vec::new();
@@ -112,14 +133,32 @@ pub(crate) fn assemble(draft: Draft, ground: Ground<'_>) -> Result<Made, Failure
     };
     for piece in draft.pieces {
         match piece {
-            Piece::Thinking { text, signature, extra } => reasoning.push(Block::Thinking { text, signature, extra }),
+            Piece::Thinking {
+                text,
+                signature,
+                extra,
+            } => reasoning.push(Block::Thinking {
+                text,
+                signature,
+                extra,
+            }),
             Piece::Redacted(data) => reasoning.push(Block::RedactedThinking { data }),
             Piece::Call(call) => {
                 let parsed = arguments::parse(&call.arguments);
-                spoken.push(tool_use(call.id.as_deref(), &call.name, parsed, &mut ids, &mut made.reply.flags));
+                spoken.push(tool_use(
+                    call.id.as_deref(),
+                    &call.name,
+                    parsed,
+                    &mut ids,
+                    &mut made.reply.flags,
+                ));
             }
             Piece::Text(text) => {
-                let (thought, visible) = if tagged { think::split(&text) } else { (String::new(), text) };
+                let (thought, visible) = if tagged {
+                    think::split(&text)
+                } else {
+                    (String::new(), text)
+                };
                 if !thought.is_empty() {
                     reasoning.push(Block::Thinking {
                         text: thought,
@@ -143,10 +182,18 @@ pub(crate) fn assemble(draft: Draft, ground: Ground<'_>) -> Result<Made, Failure
                             made.bare |= found.bare;
                             flag(&mut made.reply.flags, RECOVERED);
                             if !left.trim().is_empty() {
-                                spoken.push(Block::Text { text: std::mem::take(&mut left) });
+                                spoken.push(Block::Text {
+                                    text: std::mem::take(&mut left),
+                                });
                             }
                             for call in found.calls {
-                                spoken.push(tool_use(None, &call.name, call.parsed, &mut ids, &mut made.reply.flags));
+                                spoken.push(tool_use(
+                                    None,
+                                    &call.name,
+                                    call.parsed,
+                                    &mut ids,
+                                    &mut made.reply.flags,
+                                ));
                             }
                         }
                     }
@@ -180,7 +227,13 @@ pub(crate) fn assemble(draft: Draft, ground: Ground<'_>) -> Result<Made, Failure
     Ok(made)
 }
 
-fn tool_use(id: Option<&str>, name: &str, parsed: Parsed, ids: &mut Ids<'_>, flags: &mut Vec<&'static str>) -> Block {
+fn tool_use(
+    id: Option<&str>,
+    name: &str,
+    parsed: Parsed,
+    ids: &mut Ids<'_>,
+    flags: &mut Vec<&'static str>,
+) -> Block {
     if parsed.repaired && parsed.malformed.is_none() {
         flag(flags, REPAIRED);
     }
@@ -193,7 +246,11 @@ fn tool_use(id: Option<&str>, name: &str, parsed: Parsed, ids: &mut Ids<'_>, fla
     Block::ToolUse(ToolUse {
         id: ids.take(id),
         name: name.to_owned(),
-        input: if malformed.is_some() { Map::new() } else { parsed.input },
+        input: if malformed.is_some() {
+            Map::new()
+        } else {
+            parsed.input
+        },
         malformed,
     })
 }
@@ -213,7 +270,11 @@ struct Ids<'a> {
 
 impl<'a> Ids<'a> {
     fn new(ground: Ground<'a>) -> Self {
-        let used = ground.messages.iter().flat_map(Message::tool_uses).map(|call| call.id.as_str());
+        let used = ground
+            .messages
+            .iter()
+            .flat_map(Message::tool_uses)
+            .map(|call| call.id.as_str());
         Ids {
             wire: ground.wire,
             used: used.collect(),
@@ -224,9 +285,14 @@ impl<'a> Ids<'a> {
     /// The provider's id where it can be used again, else one of ours.
     fn take(&mut self, id: Option<&str>) -> String {
         let plain = |id: &&str| {
-            self.wire != Wire::Anthropic || id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+            self.wire != Wire::Anthropic
+                || id
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
         };
-        let id = id.filter(plain).filter(|id| !self.used.contains(*id) && !self.given.contains(*id));
+        let id = id
+            .filter(plain)
+            .filter(|id| !self.used.contains(*id) && !self.given.contains(*id));
         let id = match id {
             Some(id) => id.to_owned(),
             None => new_id(),

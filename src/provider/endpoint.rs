@@ -29,7 +29,9 @@ pub(crate) fn refuse(base: &Url) -> Option<&'static str> {
         return Some("the base URL has no host");
     }
     if !base.username().is_empty() || base.password().is_some() {
-        return Some("the base URL must not hold a user name or password; give the key by name of its variable");
+        return Some(
+            "the base URL must not hold a user name or password; give the key by name of its variable",
+        );
     }
     None
 }
@@ -89,10 +91,21 @@ mod tests {
 
     #[test]
     fn loopback_is_the_machine_itself() {
-        for text in ["http://localhost:1/", "http://a.localhost", "http://127.0.0.2/v1", "http://[::1]:8", "http://[::ffff:127.0.0.1]"] {
+        for text in [
+            "http://localhost:1/",
+            "http://a.localhost",
+            "http://127.0.0.2/v1",
+            "http://[::1]:8",
+            "http://[::ffff:127.0.0.1]",
+        ] {
             assert!(is_loopback(&url(text)), "{text}");
         }
-        for text in ["http://localhost.example", "http://128.0.0.1", "http://10.0.0.1", "https://[::2]"] {
+        for text in [
+            "http://localhost.example",
+            "http://128.0.0.1",
+            "http://10.0.0.1",
+            "https://[::2]",
+        ] {
             assert!(!is_loopback(&url(text)), "{text}");
         }
     }
@@ -100,19 +113,49 @@ mod tests {
     #[test]
     fn urls_of_both_wires() {
         let table = [
-            ("http://h:1/v1", "http://h:1/v1/chat/completions", "http://h:1/v1/messages"),
-            ("http://h:1/v1/", "http://h:1/v1/chat/completions", "http://h:1/v1/messages"),
-            ("http://h:1", "http://h:1/chat/completions", "http://h:1/v1/messages"),
-            ("https://h/api/anthropic/v1/messages", "https://h/api/anthropic/v1/chat/completions", "https://h/api/anthropic/v1/messages"),
-            ("https://h/api/anthropic", "https://h/api/anthropic/chat/completions", "https://h/api/anthropic/v1/messages"),
-            ("https://h/v1/chat/completions?x=1#y", "https://h/v1/chat/completions", "https://h/v1/messages"),
+            (
+                "http://h:1/v1",
+                "http://h:1/v1/chat/completions",
+                "http://h:1/v1/messages",
+            ),
+            (
+                "http://h:1/v1/",
+                "http://h:1/v1/chat/completions",
+                "http://h:1/v1/messages",
+            ),
+            (
+                "http://h:1",
+                "http://h:1/chat/completions",
+                "http://h:1/v1/messages",
+            ),
+            (
+                "https://h/api/anthropic/v1/messages",
+                "https://h/api/anthropic/v1/chat/completions",
+                "https://h/api/anthropic/v1/messages",
+            ),
+            (
+                "https://h/api/anthropic",
+                "https://h/api/anthropic/chat/completions",
+                "https://h/api/anthropic/v1/messages",
+            ),
+            (
+                "https://h/v1/chat/completions?x=1#y",
+                "https://h/v1/chat/completions",
+                "https://h/v1/messages",
+            ),
         ];
         for (base, openai, anthropic) in table {
             assert_eq!(call_url(&url(base), Wire::Openai).as_str(), openai);
             assert_eq!(call_url(&url(base), Wire::Anthropic).as_str(), anthropic);
         }
-        assert_eq!(models_url(&url("http://h:1/v1")).as_str(), "http://h:1/v1/models");
-        assert_eq!(models_url(&url("http://h:1")).as_str(), "http://h:1/v1/models");
+        assert_eq!(
+            models_url(&url("http://h:1/v1")).as_str(),
+            "http://h:1/v1/models"
+        );
+        assert_eq!(
+            models_url(&url("http://h:1")).as_str(),
+            "http://h:1/v1/models"
+        );
     }
 
     #[test]

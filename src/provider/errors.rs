@@ -46,7 +46,9 @@ impl Failure {
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
         use ErrorClass as C;
         let again = match class {
-            C::RateLimit | C::Overloaded | C::UpstreamError | C::Transport | C::Protocol => Again::Yes,
+            C::RateLimit | C::Overloaded | C::UpstreamError | C::Transport | C::Protocol => {
+                Again::Yes
+            }
             C::EmptyResponse => Again::Once,
             _ => Again::No,
         };
@@ -109,14 +111,17 @@ pub(crate) fn from_status(status: u16, body: &[u8]) -> Failure {
 pub(crate) fn from_value(value: &Value) -> Option<Failure> {
     let reports = match value {
         Value::Object(map) => {
-            map.get("error").is_some_and(|e| !e.is_null() && e != &Value::Bool(false))
+            map.get("error")
+                .is_some_and(|e| !e.is_null() && e != &Value::Bool(false))
                 || map.get("type").and_then(Value::as_str) == Some("error")
                 || base_response(value).is_some()
                 || (!map.contains_key("choices")
                     && !map.contains_key("type")
                     && (map.contains_key("detail") || map.contains_key("errors")))
         }
-        Value::Array(items) => items.first().is_some_and(|first| first.get("error").is_some()),
+        Value::Array(items) => items
+            .first()
+            .is_some_and(|first| first.get("error").is_some()),
         _ => false,
     };
     reports.then(|| judge(None, parts_of(value).unwrap_or_default()))
@@ -179,7 +184,10 @@ fn base_response(value: &Value) -> Option<(String, String)> {
     let base = value.get("base_resp")?;
     let code = word(base.get("status_code"));
     (!code.is_empty() && code != "0").then(|| {
-        let message = base.get("status_msg").and_then(Value::as_str).unwrap_or_default();
+        let message = base
+            .get("status_msg")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         (code, message.to_owned())
     })
 }
@@ -213,12 +221,20 @@ fn plain(text: &str) -> String {
 
 fn judge(status: Option<u16>, parts: Parts) -> Failure {
     // Inside a stream the code of the object is all there is of a status.
-    let coded = parts.code.parse::<u16>().ok().filter(|c| (400..600).contains(c));
+    let coded = parts
+        .code
+        .parse::<u16>()
+        .ok()
+        .filter(|c| (400..600).contains(c));
     let effective = status.filter(|s| *s >= 300).or(coded);
     let mut message = parts.message.trim().to_owned();
     let code = parts.code.trim();
     if !code.is_empty() && coded.is_none() && !message.contains(code) {
-        message = if message.is_empty() { code.to_owned() } else { format!("{message} ({code})") };
+        message = if message.is_empty() {
+            code.to_owned()
+        } else {
+            format!("{message} ({code})")
+        };
     }
     if message.is_empty() {
         message = parts.kind.trim().to_owned();

@@ -40,7 +40,12 @@ pub(crate) struct Http {
 
 impl Http {
     /// A client for `url`, its headers made once. `Err` is a sentence.
-    pub fn new(url: &Url, wire: Wire, key: Option<&SecretString>, waits: Waits) -> Result<Self, String> {
+    pub fn new(
+        url: &Url,
+        wire: Wire,
+        key: Option<&SecretString>,
+        waits: Waits,
+    ) -> Result<Self, String> {
         Ok(Http {
             client: client(url, waits.connect)?,
             headers: headers(url, wire, key)?,
@@ -51,7 +56,12 @@ impl Http {
     /// Posts a body.
     pub async fn post(&self, url: &Url, body: Vec<u8>) -> Result<Exchange, Failure> {
         let deadline = Instant::now() + self.waits.first_byte;
-        let sending = self.client.post(url.clone()).headers(self.headers.clone()).body(body).send();
+        let sending = self
+            .client
+            .post(url.clone())
+            .headers(self.headers.clone())
+            .body(body)
+            .send();
         let response = match tokio::time::timeout_at(deadline, sending).await {
             Ok(answer) => answer.map_err(sending_failed)?,
             Err(_) => return Err(Failure::transport(late("an answer", self.waits.first_byte))),
@@ -66,7 +76,11 @@ impl Http {
 
 /// A client with our rules; also used to list models.
 pub(crate) fn client(url: &Url, connect: Duration) -> Result<reqwest::Client, String> {
-    let origin = (url.scheme().to_owned(), url.host_str().map(str::to_owned), url.port_or_known_default());
+    let origin = (
+        url.scheme().to_owned(),
+        url.host_str().map(str::to_owned),
+        url.port_or_known_default(),
+    );
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("delegate/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(connect)
@@ -76,7 +90,11 @@ pub(crate) fn client(url: &Url, connect: Duration) -> Result<reqwest::Client, St
         .retry(reqwest::retry::never())
         .redirect(redirect::Policy::custom(move |attempt| {
             let url = attempt.url();
-            let there = (url.scheme().to_owned(), url.host_str().map(str::to_owned), url.port_or_known_default());
+            let there = (
+                url.scheme().to_owned(),
+                url.host_str().map(str::to_owned),
+                url.port_or_known_default(),
+            );
             // The other codes turn a POST into a GET.
             let keeps_method = matches!(attempt.status().as_u16(), 307 | 308);
             if there != origin {
@@ -90,27 +108,44 @@ pub(crate) fn client(url: &Url, connect: Duration) -> Result<reqwest::Client, St
     if endpoint::is_loopback(url) {
         builder = builder.no_proxy();
     }
-    builder.build().map_err(|error| format!("the HTTP client cannot be made: {}", innermost(&error)))
+    builder
+        .build()
+        .map_err(|error| format!("the HTTP client cannot be made: {}", innermost(&error)))
 }
 
 fn headers(url: &Url, wire: Wire, key: Option<&SecretString>) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
-    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    headers.insert(
+        header::ACCEPT,
+        HeaderValue::from_static("text/event-stream, application/json"),
+    );
+    headers.insert(
+        header::ACCEPT_ENCODING,
+        HeaderValue::from_static("identity"),
+    );
     if wire == Wire::Anthropic {
-        headers.insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01"));
+        headers.insert(
+            HeaderName::from_static("anthropic-version"),
+            HeaderValue::from_static("2023-06-01"),
+        );
     }
     // A proxy on this machine must not repeat on top of our own tries.
     if endpoint::is_loopback(url) {
-        headers.insert(HeaderName::from_static("x-litellm-num-retries"), HeaderValue::from_static("0"));
+        headers.insert(
+            HeaderName::from_static("x-litellm-num-retries"),
+            HeaderValue::from_static("0"),
+        );
     }
     if let Some(key) = key {
         let plain = key.expose_secret().trim();
         if !plain.is_empty() {
             let value = |text: &str| {
-                let mut value =
-                    HeaderValue::from_str(text).map_err(|_| "the key holds characters that no header can carry".to_owned())?;
+                let mut value = HeaderValue::from_str(text)
+                    .map_err(|_| "the key holds characters that no header can carry".to_owned())?;
                 value.set_sensitive(true);
                 Ok::<_, String>(value)
             };
@@ -149,8 +184,14 @@ impl Exchange {
                 self.first = None;
                 Ok(bytes)
             }
-            Ok(Err(error)) => Err(Failure::transport(format!("the connection broke: {}", innermost(&error)))),
-            Err(_) if self.first.is_some() => Err(Failure::transport(late("the first byte", self.waits.first_byte))),
+            Ok(Err(error)) => Err(Failure::transport(format!(
+                "the connection broke: {}",
+                innermost(&error)
+            ))),
+            Err(_) if self.first.is_some() => Err(Failure::transport(late(
+                "the first byte",
+                self.waits.first_byte,
+            ))),
             Err(_) => Err(Failure::transport(late("another byte", idle))),
         }
     }
@@ -171,15 +212,24 @@ impl Exchange {
 }
 
 fn late(what: &str, wait: Duration) -> String {
-    format!("no {} within {wait:?}", what.trim_start_matches("an ").trim_start_matches("the "))
+    format!(
+        "no {} within {wait:?}",
+        what.trim_start_matches("an ").trim_start_matches("the ")
+    )
 }
 
 fn sending_failed(error: reqwest::Error) -> Failure {
     if error.is_redirect() {
-        return Failure::shape("the server redirects to another host or scheme, which is not followed");
+        return Failure::shape(
+            "the server redirects to another host or scheme, which is not followed",
+        );
     }
     let cause = innermost(&error);
-    let what = if error.is_connect() || error.is_timeout() { "cannot connect" } else { "the request failed" };
+    let what = if error.is_connect() || error.is_timeout() {
+        "cannot connect"
+    } else {
+        "the request failed"
+    };
     Failure::transport(format!("{what}: {cause}"))
 }
 

@@ -70,7 +70,11 @@ pub(crate) fn turns(messages: &[Message]) -> Vec<Turn<'_>> {
                 }
                 if !matches!(out.last(), Some(Turn::User { .. })) {
                     let answers = answers(out.last(), &[]);
-                    let texts = if answers.is_empty() { vec![GO_ON] } else { Vec::new() };
+                    let texts = if answers.is_empty() {
+                        vec![GO_ON]
+                    } else {
+                        Vec::new()
+                    };
                     out.push(Turn::User { answers, texts });
                 }
                 out.push(Turn::Assistant(said));
@@ -83,7 +87,10 @@ pub(crate) fn turns(messages: &[Message]) -> Vec<Turn<'_>> {
                 }
                 let answers = answers(out.last(), &message.blocks);
                 if !(answers.is_empty() && words.is_empty()) {
-                    out.push(Turn::User { answers, texts: words });
+                    out.push(Turn::User {
+                        answers,
+                        texts: words,
+                    });
                 }
             }
         }
@@ -92,7 +99,11 @@ pub(crate) fn turns(messages: &[Message]) -> Vec<Turn<'_>> {
     // nobody asked anything after them: then somebody asks to go on.
     if matches!(out.last(), Some(Turn::Assistant(_))) {
         let answers = answers(out.last(), &[]);
-        let texts = if answers.is_empty() { vec![GO_ON] } else { Vec::new() };
+        let texts = if answers.is_empty() {
+            vec![GO_ON]
+        } else {
+            Vec::new()
+        };
         out.push(Turn::User { answers, texts });
     }
     out
@@ -163,10 +174,20 @@ pub(crate) fn wire_name(name: &str) -> String {
     let clean: String = name
         .trim()
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
+                c
+            } else {
+                '_'
+            }
+        })
         .take(64)
         .collect();
-    if clean.is_empty() { "unnamed".to_owned() } else { clean }
+    if clean.is_empty() {
+        "unnamed".to_owned()
+    } else {
+        clean
+    }
 }
 
 #[cfg(test)]
@@ -212,7 +233,10 @@ mod tests {
             .iter()
             .map(|turn| match turn {
                 Turn::User { answers, texts } => {
-                    let answers: Vec<_> = answers.iter().map(|a| format!("{}={}", a.id, a.content)).collect();
+                    let answers: Vec<_> = answers
+                        .iter()
+                        .map(|a| format!("{}={}", a.id, a.content))
+                        .collect();
                     format!("u[{}] {}", answers.join(";"), texts.join("|"))
                 }
                 Turn::Assistant(said) => {
@@ -228,9 +252,20 @@ mod tests {
         let messages = [
             Message::user("task"),
             message(Role::Assistant, vec![text("both"), call("1"), call("2")]),
-            message(Role::User, vec![text("hurry"), result("2", "b"), result("1", " "), result("9", "lost")]),
+            message(
+                Role::User,
+                vec![
+                    text("hurry"),
+                    result("2", "b"),
+                    result("1", " "),
+                    result("9", "lost"),
+                ],
+            ),
         ];
-        assert_eq!(picture(&messages), ["u[] task", "a[1,2] both", "u[1=(no output);2=b] hurry"]);
+        assert_eq!(
+            picture(&messages),
+            ["u[] task", "a[1,2] both", "u[1=(no output);2=b] hurry"]
+        );
     }
 
     #[test]
@@ -242,7 +277,13 @@ mod tests {
         let unanswered = UNANSWERED;
         assert_eq!(
             picture(&messages),
-            ["u[] Continue.", "a[1] ", &format!("u[1={unanswered}] "), "a[2] ", &format!("u[2={unanswered}] ")]
+            [
+                "u[] Continue.",
+                "a[1] ",
+                &format!("u[1={unanswered}] "),
+                "a[2] ",
+                &format!("u[2={unanswered}] ")
+            ]
         );
         assert_eq!(picture(&[]), [""; 0]);
     }
@@ -251,13 +292,19 @@ mod tests {
     fn empty_turns_vanish_and_their_neighbours_join() {
         let messages = [
             Message::user("task"),
-            message(Role::Assistant, vec![text(""), Block::RedactedThinking { data: "x".into() }]),
+            message(
+                Role::Assistant,
+                vec![text(""), Block::RedactedThinking { data: "x".into() }],
+            ),
             message(Role::User, vec![text(" ")]),
             Message::user("nudge"),
             message(Role::Assistant, vec![text("done")]),
             message(Role::User, vec![result("1", "of nobody")]),
         ];
-        assert_eq!(picture(&messages), ["u[] task|nudge", "a[] done", "u[] Continue."]);
+        assert_eq!(
+            picture(&messages),
+            ["u[] task|nudge", "a[] done", "u[] Continue."]
+        );
     }
 
     #[test]

@@ -102,16 +102,25 @@ mod tests {
     fn keys_go_and_words_stay() {
         let key = SecretString::from("hunter2hunter2");
         assert_eq!(mask("bad key hunter2hunter2!", Some(&key)), "bad key ***!");
-        assert_eq!(mask("Incorrect API key: sk-replay-5ECRET-0001.", None), "Incorrect API key: ***");
+        assert_eq!(
+            mask("Incorrect API key: sk-replay-5ECRET-0001.", None),
+            "Incorrect API key: ***"
+        );
         assert_eq!(mask("key sk-abcd****wxyz1 given", None), "key *** given");
         assert_eq!(mask("Bearer abcdefghijkl", None), "Bearer ***");
-        assert_eq!(mask("the task-list of a desk-lamp", None), "the task-list of a desk-lamp");
+        assert_eq!(
+            mask("the task-list of a desk-lamp", None),
+            "the task-list of a desk-lamp"
+        );
         assert_eq!(mask("sk-1", None), "sk-1");
     }
 
     #[test]
     fn user_information_of_urls_goes() {
-        assert_eq!(mask("at http://me:pw@host/v1?x", None), "at http://***@host/v1?x");
+        assert_eq!(
+            mask("at http://me:pw@host/v1?x", None),
+            "at http://***@host/v1?x"
+        );
         assert_eq!(mask("at http://host/a@b", None), "at http://host/a@b");
     }
 }

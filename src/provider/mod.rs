@@ -4,6 +4,7 @@
 //! [`ProviderError`] with a stable class. Nothing of a broken-off try is kept.
 
 mod adapt;
+mod answer;
 mod anthropic_decode;
 mod anthropic_encode;
 mod arguments;

@@ -99,7 +99,10 @@ impl Mode {
         }
         let text = failure.message.to_lowercase();
         let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
-        let refused = matches!(failure.class, ErrorClass::BadRequest | ErrorClass::UpstreamError) && says(NO_TOOLS);
+        let refused = matches!(
+            failure.class,
+            ErrorClass::BadRequest | ErrorClass::UpstreamError
+        ) && says(NO_TOOLS);
         if says(UNPARSED) {
             self.unparsed += 1;
         }
@@ -134,11 +137,20 @@ mod tests {
     #[test]
     fn two_bare_calls_switch_and_the_switch_stays() {
         let mut mode = Mode::default();
-        assert_eq!(mode.replied(AUTO, OPENAI, &made(false, true, false)), Verdict::Keep);
+        assert_eq!(
+            mode.replied(AUTO, OPENAI, &made(false, true, false)),
+            Verdict::Keep
+        );
         assert_eq!(mode.way(AUTO, OPENAI), Way::Native);
-        assert_eq!(mode.replied(AUTO, OPENAI, &made(false, true, false)), Verdict::SwitchAfter);
+        assert_eq!(
+            mode.replied(AUTO, OPENAI, &made(false, true, false)),
+            Verdict::SwitchAfter
+        );
         assert_eq!(mode.way(AUTO, OPENAI), Way::Structured);
-        assert_eq!(mode.replied(AUTO, OPENAI, &made(false, true, false)), Verdict::Keep);
+        assert_eq!(
+            mode.replied(AUTO, OPENAI, &made(false, true, false)),
+            Verdict::Keep
+        );
         assert_eq!(mode.way(AUTO, OPENAI), Way::Structured);
     }
 
@@ -147,21 +159,30 @@ mod tests {
         let mut mode = Mode::default();
         mode.replied(AUTO, OPENAI, &made(true, false, false));
         for _ in 0..3 {
-            assert_eq!(mode.replied(AUTO, OPENAI, &made(false, true, true)), Verdict::Keep);
+            assert_eq!(
+                mode.replied(AUTO, OPENAI, &made(false, true, true)),
+                Verdict::Keep
+            );
         }
     }
 
     #[test]
     fn a_call_cut_off_in_text_switches_at_once() {
         let mut mode = Mode::default();
-        assert_eq!(mode.replied(AUTO, OPENAI, &made(false, false, true)), Verdict::SwitchNow);
+        assert_eq!(
+            mode.replied(AUTO, OPENAI, &made(false, false, true)),
+            Verdict::SwitchNow
+        );
     }
 
     #[test]
     fn refusals_of_tools_switch_and_other_refusals_do_not() {
         let no_tools = Failure::new(ErrorClass::BadRequest, "x/y:z does not support tools");
         let other = Failure::new(ErrorClass::BadRequest, "temperature is out of range");
-        let peg = Failure::new(ErrorClass::UpstreamError, "does not match the expected peg-native format");
+        let peg = Failure::new(
+            ErrorClass::UpstreamError,
+            "does not match the expected peg-native format",
+        );
         assert!(!Mode::default().failed(AUTO, OPENAI, &other));
         assert!(Mode::default().failed(AUTO, OPENAI, &no_tools));
         let mut mode = Mode::default();
@@ -174,7 +195,13 @@ mod tests {
         let no_tools = Failure::new(ErrorClass::BadRequest, "does not support tools");
         assert!(!Mode::default().failed(ToolMode::Native, OPENAI, &no_tools));
         assert!(!Mode::default().failed(AUTO, Wire::Anthropic, &no_tools));
-        assert_eq!(Mode::default().way(ToolMode::Structured, OPENAI), Way::Structured);
-        assert_eq!(Mode::default().way(ToolMode::Structured, Wire::Anthropic), Way::Native);
+        assert_eq!(
+            Mode::default().way(ToolMode::Structured, OPENAI),
+            Way::Structured
+        );
+        assert_eq!(
+            Mode::default().way(ToolMode::Structured, Wire::Anthropic),
+            Way::Native
+        );
     }
 }

@@ -56,7 +56,11 @@ impl<'a> Decoder<'a> {
     }
 
     /// Takes the data of one event.
-    pub fn chunk(&mut self, data: &[u8], on: &mut (dyn FnMut(ProviderEvent) + Send)) -> Result<(), Failure> {
+    pub fn chunk(
+        &mut self,
+        data: &[u8],
+        on: &mut (dyn FnMut(ProviderEvent) + Send),
+    ) -> Result<(), Failure> {
         self.size += data.len();
         if self.size > MOST {
             return Err(Failure::shape("the answer is larger than 32 MiB"));
@@ -69,25 +73,46 @@ impl<'a> Decoder<'a> {
             }
             // Keep-alives come as data too; broken JSON is a lost piece of an answer.
             Err(_) if !data.starts_with(b"{") && !data.starts_with(b"[") => return Ok(()),
-            Err(error) => return Err(Failure::protocol(format!("a chunk of the stream is broken JSON: {error}"))),
+            Err(error) => {
+                return Err(Failure::protocol(format!(
+                    "a chunk of the stream is broken JSON: {error}"
+                )));
+            }
         };
         self.value(&value, "delta", on)
     }
 
     /// Takes a whole answer.
-    pub fn whole(&mut self, value: &Value, on: &mut (dyn FnMut(ProviderEvent) + Send)) -> Result<(), Failure> {
+    pub fn whole(
+        &mut self,
+        value: &Value,
+        on: &mut (dyn FnMut(ProviderEvent) + Send),
+    ) -> Result<(), Failure> {
         if let Some(failure) = errors::from_value(value) {
             return Err(failure);
         }
-        if value.get("choices").and_then(Value::as_array).is_none_or(Vec::is_empty) {
-            let keys = value.as_object().map(|m| m.keys().take(8).cloned().collect::<Vec<_>>().join(", "));
+        if value
+            .get("choices")
+            .and_then(Value::as_array)
+            .is_none_or(Vec::is_empty)
+        {
+            let keys = value
+                .as_object()
+                .map(|m| m.keys().take(8).cloned().collect::<Vec<_>>().join(", "));
             let keys = keys.unwrap_or_else(|| "no object".to_owned());
-            return Err(Failure::shape(format!("the answer has no `choices`; it has: {keys}")));
+            return Err(Failure::shape(format!(
+                "the answer has no `choices`; it has: {keys}"
+            )));
         }
         self.value(value, "message", on)
     }
 
-    fn value(&mut self, value: &Value, part: &str, on: &mut (dyn FnMut(ProviderEvent) + Send)) -> Result<(), Failure> {
+    fn value(
+        &mut self,
+        value: &Value,
+        part: &str,
+        on: &mut (dyn FnMut(ProviderEvent) + Send),
+    ) -> Result<(), Failure> {
         if let Some(failure) = errors::from_value(value) {
             return Err(failure);
         }
@@ -107,7 +132,10 @@ impl<'a> Decoder<'a> {
                 continue;
             }
             // Some send the whole message once more, or only so.
-            let delta = choice.get(part).or_else(|| choice.get("delta")).or_else(|| choice.get("message"));
+            let delta = choice
+                .get(part)
+                .or_else(|| choice.get("delta"))
+                .or_else(|| choice.get("message"));
             if let Some(delta) = delta {
                 self.delta(delta, on);
             }
@@ -130,7 +158,11 @@ impl<'a> Decoder<'a> {
                 && !text.is_empty()
             {
                 // Two fields with the same text are shown once.
-                if self.reasoning.first().is_none_or(|(name, _)| *name == field) {
+                if self
+                    .reasoning
+                    .first()
+                    .is_none_or(|(name, _)| *name == field)
+                {
                     on(ProviderEvent::Thinking(text.to_owned()));
                 }
                 self.live.no_tags();
@@ -141,7 +173,9 @@ impl<'a> Decoder<'a> {
             }
         }
         if let Some(items) = delta.get(DETAILS).and_then(Value::as_array) {
-            items.iter().for_each(|item| merge_detail(&mut self.details, item));
+            items
+                .iter()
+                .for_each(|item| merge_detail(&mut self.details, item));
         }
         match delta.get("content") {
             Some(Value::String(text)) => self.visible(text, on),
@@ -161,11 +195,14 @@ impl<'a> Decoder<'a> {
             self.visible(text, on);
         }
         if let Some(pieces) = delta.get("tool_calls").and_then(Value::as_array) {
-            pieces.iter().for_each(|piece| self.calls.piece(piece, self.known));
+            pieces
+                .iter()
+                .for_each(|piece| self.calls.piece(piece, self.known));
         }
         // The form before tool calls: one call, without an id.
         if let Some(call @ Value::Object(_)) = delta.get("function_call") {
-            self.calls.piece(&json!({"index": 0, "function": call}), self.known);
+            self.calls
+                .piece(&json!({"index": 0, "function": call}), self.known);
         }
     }
 
@@ -184,17 +221,29 @@ impl<'a> Decoder<'a> {
     }
 
     /// The end of the stream. `done` says that `[DONE]` was seen.
-    pub fn end(mut self, done: bool, on: &mut (dyn FnMut(ProviderEvent) + Send)) -> Result<Draft, Failure> {
+    pub fn end(
+        mut self,
+        done: bool,
+        on: &mut (dyn FnMut(ProviderEvent) + Send),
+    ) -> Result<Draft, Failure> {
         if self.finish.is_none() {
             if !done {
                 return Err(Failure::transport("the stream ended before the answer did"));
             }
             if self.calls.unfinished() {
-                return Err(Failure::transport("the stream ended in the middle of a tool call"));
+                return Err(Failure::transport(
+                    "the stream ended in the middle of a tool call",
+                ));
             }
         }
         self.live.finish(on);
-        let mend = |text: String| if self.sheltered { wirejson::mend(&text) } else { text };
+        let mend = |text: String| {
+            if self.sheltered {
+                wirejson::mend(&text)
+            } else {
+                text
+            }
+        };
         let mut pieces = Vec::new();
         let details = (!self.details.is_empty()).then_some(self.details);
         pieces.extend(thinking(self.reasoning, details, mend));
@@ -249,7 +298,12 @@ fn thinking(
     }
     if let Some(details) = details {
         if text.is_none() {
-            text = Some(details.iter().filter_map(|d| d.get("text").and_then(Value::as_str)).collect());
+            text = Some(
+                details
+                    .iter()
+                    .filter_map(|d| d.get("text").and_then(Value::as_str))
+                    .collect(),
+            );
         }
         extra.insert(DETAILS.into(), Value::Array(details));
     }
@@ -263,14 +317,20 @@ fn thinking(
 /// Joins a piece to the item with the same id or index and kind: text grows,
 /// everything else is the newest.
 fn merge_detail(items: &mut Vec<Value>, piece: &Value) {
-    let Some(piece_map) = piece.as_object() else { return };
+    let Some(piece_map) = piece.as_object() else {
+        return;
+    };
     let differs = |a: &Value, b: &Value, key: &str| match (a.get(key), b.get(key)) {
         (Some(x), Some(y)) if !x.is_null() && !y.is_null() => x != y,
         _ => false,
     };
     let same = items.iter_mut().rev().find(|item| {
-        let linked = item.get("index").is_some_and(|i| Some(i) == piece.get("index"))
-            || item.get("id").is_some_and(|i| !i.is_null() && Some(i) == piece.get("id"));
+        let linked = item
+            .get("index")
+            .is_some_and(|i| Some(i) == piece.get("index"))
+            || item
+                .get("id")
+                .is_some_and(|i| !i.is_null() && Some(i) == piece.get("id"));
         linked && !differs(item, piece, "type") && !differs(item, piece, "id")
     });
     let Some(Value::Object(map)) = same else {
@@ -280,7 +340,9 @@ fn merge_detail(items: &mut Vec<Value>, piece: &Value) {
     for (key, value) in piece_map {
         match (map.get_mut(key), value) {
             (_, Value::Null) => {}
-            (Some(Value::String(have)), Value::String(more)) if matches!(key.as_str(), "text" | "summary" | "data") => {
+            (Some(Value::String(have)), Value::String(more))
+                if matches!(key.as_str(), "text" | "summary" | "data") =>
+            {
                 have.push_str(more);
             }
             _ => {
@@ -294,7 +356,11 @@ fn flat(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(items) => items.iter().map(flat).collect(),
-        Value::Object(map) => ["text", "thinking", "reasoning"].iter().filter_map(|k| map.get(*k)).map(flat).collect(),
+        Value::Object(map) => ["text", "thinking", "reasoning"]
+            .iter()
+            .filter_map(|k| map.get(*k))
+            .map(flat)
+            .collect(),
         _ => String::new(),
     }
 }
@@ -303,8 +369,12 @@ fn flat(value: &Value) -> String {
 fn usage(value: &Value) -> Option<Usage> {
     let number = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64);
     let usage = Usage {
-        input_tokens: number("/prompt_tokens").or_else(|| number("/input_tokens")).unwrap_or(0),
-        output_tokens: number("/completion_tokens").or_else(|| number("/output_tokens")).unwrap_or(0),
+        input_tokens: number("/prompt_tokens")
+            .or_else(|| number("/input_tokens"))
+            .unwrap_or(0),
+        output_tokens: number("/completion_tokens")
+            .or_else(|| number("/output_tokens"))
+            .unwrap_or(0),
         cache_read_tokens: number("/prompt_tokens_details/cached_tokens")
             .or_else(|| number("/prompt_cache_hit_tokens"))
             .unwrap_or(0),

@@ -32,7 +32,9 @@ pub(crate) fn body(request: &TurnRequest<'_>, bound: u32, style: &Style) -> Map<
     }
     // DeepSeek wants the field on every turn with calls once it was on one.
     let wants_empty = style.resend.deepseek(&style.model)
-        && turns.iter().any(|turn| matches!(turn, Turn::Assistant(said) if !reasoning(said, style).is_empty()));
+        && turns.iter().any(
+            |turn| matches!(turn, Turn::Assistant(said) if !reasoning(said, style).is_empty()),
+        );
     for turn in &turns {
         match turn {
             Turn::User { answers, texts } => user(&mut messages, answers, texts, style.images),
@@ -63,14 +65,20 @@ fn tool(tool: &ToolSpec) -> Value {
 fn user(messages: &mut Vec<Value>, answers: &[Answer<'_>], texts: &[&str], images: bool) {
     let mut parts = Vec::new();
     for answer in answers {
-        messages.push(json!({"role": "tool", "tool_call_id": answer.id, "content": answer_text(answer)}));
+        messages.push(
+            json!({"role": "tool", "tool_call_id": answer.id, "content": answer_text(answer)}),
+        );
         if let (true, Some(image)) = (images, answer.image) {
             parts.push(json!({"type": "text", "text": format!("Image of the {} call {}:", answer.name, answer.id)}));
             parts.push(image_part(image));
         }
     }
     if !parts.is_empty() {
-        parts.extend(texts.iter().map(|text| json!({"type": "text", "text": text})));
+        parts.extend(
+            texts
+                .iter()
+                .map(|text| json!({"type": "text", "text": text})),
+        );
         messages.push(json!({"role": "user", "content": parts}));
     } else if !texts.is_empty() {
         messages.push(json!({"role": "user", "content": texts.join("\n\n")}));
@@ -83,8 +91,17 @@ fn image_part(image: &Image) -> Value {
 
 /// This wire has no flag for a failed call, so its text has to say so.
 pub(crate) fn answer_text(answer: &Answer<'_>) -> String {
-    let first = answer.content.lines().next().unwrap_or_default().to_lowercase();
-    if answer.is_error && !["error", "exit", "fail"].iter().any(|word| first.contains(word)) {
+    let first = answer
+        .content
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_lowercase();
+    if answer.is_error
+        && !["error", "exit", "fail"]
+            .iter()
+            .any(|word| first.contains(word))
+    {
         format!("ERROR: {}", answer.content)
     } else {
         answer.content.clone().into_owned()
@@ -128,7 +145,11 @@ fn reasoning<'a>(said: &Said<'a>, style: &Style) -> Vec<(&'a str, Value)> {
         if let Block::Thinking { text, extra, .. } = block {
             for (name, value) in extra {
                 // Null stands for the block's own text.
-                let value = if value.is_null() { json!(text) } else { value.clone() };
+                let value = if value.is_null() {
+                    json!(text)
+                } else {
+                    value.clone()
+                };
                 fields.push((name.as_str(), value));
             }
         }

@@ -11,7 +11,12 @@ const MOST: usize = 300;
 
 /// The text of an error. Everything foreign in it is masked before it is cut,
 /// so that no cut leaves half a key.
-pub(crate) fn text(failure: &Failure, endpoint: &Endpoint, attempts: u32, too_long: Option<Duration>) -> String {
+pub(crate) fn text(
+    failure: &Failure,
+    endpoint: &Endpoint,
+    attempts: u32,
+    too_long: Option<Duration>,
+) -> String {
     let mut text = title(failure.class).to_owned();
     if let Some(status) = failure.status {
         text.push_str(&format!(" (HTTP {status})"));
@@ -27,15 +32,26 @@ pub(crate) fn text(failure: &Failure, endpoint: &Endpoint, attempts: u32, too_lo
     if attempts > 1 {
         text.push_str(&format!("; {attempts} requests were made"));
     }
-    let place = format!("{} for model {}", endpoint::shown(&endpoint.base_url), endpoint.model);
+    let place = format!(
+        "{} for model {}",
+        endpoint::shown(&endpoint.base_url),
+        endpoint.model
+    );
     let advice = match failure.class {
         ErrorClass::Auth => format!("; check the key for {place}"),
         ErrorClass::Quota => "; this account or plan has nothing left".to_owned(),
         ErrorClass::BadRequest if failure.status == Some(404) => {
-            format!("; check base URL and model name ({place}); many servers want /v1 at the end of the base URL")
+            format!(
+                "; check base URL and model name ({place}); many servers want /v1 at the end of the base URL"
+            )
         }
-        ErrorClass::Transport => format!("; is the server at {} up?", endpoint::shown(&endpoint.base_url)),
-        ErrorClass::ContextOverflow => "; give a smaller task, or a model with a larger window".to_owned(),
+        ErrorClass::Transport => format!(
+            "; is the server at {} up?",
+            endpoint::shown(&endpoint.base_url)
+        ),
+        ErrorClass::ContextOverflow => {
+            "; give a smaller task, or a model with a larger window".to_owned()
+        }
         _ => String::new(),
     };
     text.push_str(&mask(&advice, endpoint.key.as_ref()));
@@ -59,7 +75,10 @@ fn title(class: ErrorClass) -> &'static str {
 }
 
 fn one_line(text: &str) -> String {
-    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let clean: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
     clean.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -104,6 +123,9 @@ mod tests {
         let failure = Failure::new(ErrorClass::RateLimit, message);
         let text = text(&failure, &endpoint(), 3, Some(Duration::from_secs(90)));
         assert!(!text.contains("hunter"), "{text}");
-        assert!(text.ends_with("; the server asks to wait 90 s; 3 requests were made"), "{text}");
+        assert!(
+            text.ends_with("; the server asks to wait 90 s; 3 requests were made"),
+            "{text}"
+        );
     }
 }

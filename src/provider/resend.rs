@@ -48,7 +48,8 @@ impl Resend {
 /// Whether the name, without the owner before a slash, begins so.
 fn begins(name: &str, prefix: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or(name);
-    name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    name.get(..prefix.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }
 
 #[cfg(test)]

@@ -60,7 +60,12 @@ pub(crate) fn step(bounds: Bounds, tries: u32, failure: &Failure, jitter: f64) -
 
 /// The wait that the headers of an answer ask for.
 pub(crate) fn named_wait(headers: &http::HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::trim);
+    let text = |name: &str| {
+        headers
+            .get(name)
+            .and_then(|v| v.to_str().ok())
+            .map(str::trim)
+    };
     if let Some(millis) = text("retry-after-ms").and_then(|t| t.parse::<f64>().ok()) {
         return seconds(millis / 1000.0);
     }
@@ -104,7 +109,10 @@ mod tests {
         assert_eq!(ms(2, 1.0), Step::Wait(Duration::from_millis(40)));
         assert_eq!(ms(3, 1.0), Step::Wait(Duration::from_millis(80)));
         assert_eq!(ms(4, 1.0), Step::GiveUp);
-        let many = Bounds { max_attempts: u32::MAX, ..BOUNDS };
+        let many = Bounds {
+            max_attempts: u32::MAX,
+            ..BOUNDS
+        };
         assert_eq!(step(many, 400, &f, 1.0), Step::Wait(BOUNDS.cap));
     }
 
@@ -113,18 +121,34 @@ mod tests {
         let mut f = failure(ErrorClass::RateLimit);
         f.retry_after = Some(Duration::from_secs(2));
         assert_eq!(step(BOUNDS, 1, &f, 0.0), Step::Wait(Duration::from_secs(2)));
-        assert_eq!(step(BOUNDS, 1, &f, 1.0), Step::Wait(Duration::from_millis(2250)));
+        assert_eq!(
+            step(BOUNDS, 1, &f, 1.0),
+            Step::Wait(Duration::from_millis(2250))
+        );
         f.retry_after = Some(Duration::ZERO);
         assert_eq!(step(BOUNDS, 1, &f, 1.0), Step::Wait(Duration::ZERO));
         f.retry_after = Some(Duration::from_secs(61));
-        assert_eq!(step(BOUNDS, 1, &f, 0.0), Step::TooLong(Duration::from_secs(61)));
+        assert_eq!(
+            step(BOUNDS, 1, &f, 0.0),
+            Step::TooLong(Duration::from_secs(61))
+        );
     }
 
     #[test]
     fn what_cannot_get_better_is_not_tried_again() {
         use ErrorClass as C;
-        for class in [C::Auth, C::Quota, C::BadRequest, C::ContextOverflow, C::OutputTruncated] {
-            assert_eq!(step(BOUNDS, 1, &failure(class), 0.5), Step::GiveUp, "{class:?}");
+        for class in [
+            C::Auth,
+            C::Quota,
+            C::BadRequest,
+            C::ContextOverflow,
+            C::OutputTruncated,
+        ] {
+            assert_eq!(
+                step(BOUNDS, 1, &failure(class), 0.5),
+                Step::GiveUp,
+                "{class:?}"
+            );
         }
         let empty = failure(C::EmptyResponse);
         assert!(matches!(step(BOUNDS, 1, &empty, 0.5), Step::Wait(_)));
@@ -140,8 +164,14 @@ mod tests {
             named_wait(&headers, now)
         };
         assert_eq!(wait("retry-after", "2"), Some(Duration::from_secs(2)));
-        assert_eq!(wait("retry-after", " 1.5 "), Some(Duration::from_millis(1500)));
-        assert_eq!(wait("retry-after-ms", "250"), Some(Duration::from_millis(250)));
+        assert_eq!(
+            wait("retry-after", " 1.5 "),
+            Some(Duration::from_millis(1500))
+        );
+        assert_eq!(
+            wait("retry-after-ms", "250"),
+            Some(Duration::from_millis(250))
+        );
         let later = httpdate::fmt_http_date(now + Duration::from_secs(7));
         assert_eq!(wait("retry-after", &later), Some(Duration::from_secs(7)));
         let past = httpdate::fmt_http_date(now - Duration::from_secs(7));

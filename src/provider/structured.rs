@@ -20,7 +20,10 @@ pub(crate) const FINISH: &str = "Finish";
 /// The schema of one action: the schema of each tool with its name as a
 /// constant, and `Finish`.
 pub(crate) fn schema(tools: &[ToolSpec]) -> Value {
-    let mut actions: Vec<Value> = tools.iter().map(|tool| action(tool.name, &tool.schema)).collect();
+    let mut actions: Vec<Value> = tools
+        .iter()
+        .map(|tool| action(tool.name, &tool.schema))
+        .collect();
     actions.push(action(
         FINISH,
         &json!({"properties": {"summary": {"type": "string"}}, "required": ["summary"]}),
@@ -53,7 +56,11 @@ fn guide(tools: &[ToolSpec]) -> String {
     for tool in tools {
         let empty = Value::Object(Map::new());
         let arguments = tool.schema.get("properties").unwrap_or(&empty);
-        text.push_str(&format!("- {}: {} Arguments: {arguments}\n", tool.name, tool.description.trim()));
+        text.push_str(&format!(
+            "- {}: {} Arguments: {arguments}\n",
+            tool.name,
+            tool.description.trim()
+        ));
     }
     text.push_str("- Finish: ends the work. Arguments: {\"summary\":{\"type\":\"string\"}}\n");
     text.push_str("Example: {\"tool\":\"Finish\",\"summary\":\"what was done\"}");
@@ -70,8 +77,12 @@ pub(crate) fn body(request: &TurnRequest<'_>, bound: u32, style: &Style) -> Map<
     for turn in turns(request.messages) {
         messages.push(match &turn {
             Turn::User { answers, texts } => {
-                let results = answers.iter().map(|a| format!("Result of {}:\n{}", a.name, answer_text(a)));
-                let parts: Vec<String> = results.chain(texts.iter().map(|t| (*t).to_owned())).collect();
+                let results = answers
+                    .iter()
+                    .map(|a| format!("Result of {}:\n{}", a.name, answer_text(a)));
+                let parts: Vec<String> = results
+                    .chain(texts.iter().map(|t| (*t).to_owned()))
+                    .collect();
                 json!({"role": "user", "content": parts.join("\n\n")})
             }
             Turn::Assistant(said) => json!({"role": "assistant", "content": actions(said)}),
@@ -105,7 +116,12 @@ fn actions(said: &Said<'_>) -> String {
         .map(|call| {
             let mut map = Map::new();
             map.insert("tool".into(), json!(call.name));
-            map.extend(call.input.iter().filter(|(k, _)| *k != "tool").map(|(k, v)| (k.clone(), v.clone())));
+            map.extend(
+                call.input
+                    .iter()
+                    .filter(|(k, _)| *k != "tool")
+                    .map(|(k, v)| (k.clone(), v.clone())),
+            );
             Value::Object(map).to_string()
         })
         .collect();
@@ -133,34 +149,51 @@ pub(crate) fn assemble(mut draft: Draft, ground: Ground<'_>) -> Result<Made, Fai
     }
     draft.pieces = pieces;
     // Text is an answer here, never a call in disguise.
-    let bare = Ground { tools: &[], ..ground };
+    let bare = Ground {
+        tools: &[],
+        ..ground
+    };
     draft::assemble(draft, bare)
 }
 
 /// The action in a text, or the text.
 fn read(text: &str, cut: bool, tools: &[ToolSpec]) -> Option<Piece> {
     let trimmed = text.trim();
-    let body = trimmed.strip_prefix("```json").or_else(|| trimmed.strip_prefix("```")).unwrap_or(trimmed).trim_start();
+    let body = trimmed
+        .strip_prefix("```json")
+        .or_else(|| trimmed.strip_prefix("```"))
+        .unwrap_or(trimmed)
+        .trim_start();
     if body.is_empty() {
         return None;
     }
     // One action a turn: what follows the first is not read.
-    let first = serde_json::Deserializer::from_str(body).into_iter::<Value>().next();
+    let first = serde_json::Deserializer::from_str(body)
+        .into_iter::<Value>()
+        .next();
     let map = match first {
         Some(Ok(Value::Object(map))) => map,
         _ if body.starts_with('{') => return broken(body, cut, tools),
         _ => return Some(Piece::Text(text.to_owned())),
     };
-    let name = ["tool", "action", "name"].iter().find_map(|key| Some((*key, map.get(*key)?.as_str()?.to_owned())));
+    let name = ["tool", "action", "name"]
+        .iter()
+        .find_map(|key| Some((*key, map.get(*key)?.as_str()?.to_owned())));
     let Some((key, name)) = name else {
         return Some(Piece::Text(text.to_owned()));
     };
     if name.eq_ignore_ascii_case(FINISH) {
-        let summary = ["summary", "answer", "message"].iter().find_map(|key| map.get(*key)?.as_str());
-        let summary = summary.filter(|s| !s.trim().is_empty()).unwrap_or("Finished.");
+        let summary = ["summary", "answer", "message"]
+            .iter()
+            .find_map(|key| map.get(*key)?.as_str());
+        let summary = summary
+            .filter(|s| !s.trim().is_empty())
+            .unwrap_or("Finished.");
         return Some(Piece::Text(summary.to_owned()));
     }
-    let nested = ["arguments", "parameters"].iter().find_map(|key| map.get(*key)?.as_object());
+    let nested = ["arguments", "parameters"]
+        .iter()
+        .find_map(|key| map.get(*key)?.as_object());
     let input = match nested {
         Some(nested) if map.len() == 2 => nested.clone(),
         _ => map.into_iter().filter(|(k, _)| k != key).collect(),
@@ -178,7 +211,9 @@ fn call(name: String, arguments: Raw) -> Piece {
 
 /// An action that does not parse: a call that must not run, if it says of what.
 fn broken(body: &str, cut: bool, tools: &[ToolSpec]) -> Option<Piece> {
-    let named = tools.iter().find(|tool| body.contains(&format!("\"{}\"", tool.name)));
+    let named = tools
+        .iter()
+        .find(|tool| body.contains(&format!("\"{}\"", tool.name)));
     match named {
         Some(tool) => Some(call(tool.name.to_owned(), Raw::Text(body.to_owned()))),
         None if cut => None,

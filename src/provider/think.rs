@@ -41,7 +41,11 @@ pub(crate) fn split(text: &str) -> (String, String) {
             rest = after;
         }
     }
-    let visible = if rest.len() == text.len() { rest } else { rest.trim_start() };
+    let visible = if rest.len() == text.len() {
+        rest
+    } else {
+        rest.trim_start()
+    };
     (reasoning, visible.to_owned())
 }
 
@@ -53,7 +57,9 @@ fn push_thought(reasoning: &mut String, thought: &str) {
 }
 
 fn first_of(text: &str, tags: &[&'static str]) -> Option<(usize, &'static str)> {
-    tags.iter().filter_map(|tag| Some((text.find(tag)?, *tag))).min()
+    tags.iter()
+        .filter_map(|tag| Some((text.find(tag)?, *tag)))
+        .min()
 }
 
 /// Beginnings of tool markup that nobody should see on the way.
@@ -167,7 +173,12 @@ impl Live {
         }
     }
 
-    fn show(&mut self, kind: fn(String) -> ProviderEvent, length: usize, on: &mut (dyn FnMut(ProviderEvent) + Send)) {
+    fn show(
+        &mut self,
+        kind: fn(String) -> ProviderEvent,
+        length: usize,
+        on: &mut (dyn FnMut(ProviderEvent) + Send),
+    ) {
         let rest = self.held.split_off(length.min(self.held.len()));
         let shown = std::mem::replace(&mut self.held, rest);
         if !shown.is_empty() {
@@ -201,22 +212,39 @@ mod tests {
 
     #[test]
     fn tags_at_the_beginning() {
-        assert_eq!(parts("<think>Short.</think>The answer."), pair("Short.", "The answer."));
+        assert_eq!(
+            parts("<think>Short.</think>The answer."),
+            pair("Short.", "The answer.")
+        );
         assert_eq!(parts("\n <thinking>\na\n</thinking>\n\nb"), pair("a", "b"));
-        assert_eq!(parts("<think>a</think>\n<think>b</think> c"), pair("a\nb", "c"));
-        assert_eq!(parts("<think>never closed <tool_call>{}"), pair("never closed <tool_call>{}", ""));
+        assert_eq!(
+            parts("<think>a</think>\n<think>b</think> c"),
+            pair("a\nb", "c")
+        );
+        assert_eq!(
+            parts("<think>never closed <tool_call>{}"),
+            pair("never closed <tool_call>{}", "")
+        );
         assert_eq!(parts("<think></think>x"), pair("", "x"));
     }
 
     #[test]
     fn a_lone_closing_tag_on_a_line_of_its_own() {
-        assert_eq!(parts("I should read.\n</think>\nDone."), pair("I should read.", "Done."));
+        assert_eq!(
+            parts("I should read.\n</think>\nDone."),
+            pair("I should read.", "Done.")
+        );
         assert_eq!(parts("only thought\n</think>"), pair("only thought", ""));
     }
 
     #[test]
     fn tags_that_are_text() {
-        for text in ["hello </think> world", "use <think> at the start", "a ```\n</think>\n``` b", " plain"] {
+        for text in [
+            "hello </think> world",
+            "use <think> at the start",
+            "a ```\n</think>\n``` b",
+            " plain",
+        ] {
             assert_eq!(parts(text), pair("", text));
         }
     }
@@ -239,14 +267,22 @@ mod tests {
     #[test]
     fn live_text_is_the_same_for_every_split() {
         let cases = [
-            ("<think>a < b </thin</think>Answer <tool", "a < b </thin", "Answer <tool"),
+            (
+                "<think>a < b </thin</think>Answer <tool",
+                "a < b </thin",
+                "Answer <tool",
+            ),
             ("I read.\n<tool_call>\n{}</tool_call> tail", "", "I read.\n"),
             ("Two.\n<\u{ff5c}DSML\u{ff5c}tool_calls>", "", "Two.\n"),
             ("if a <b then [x] <th", "", "if a <b then [x] <th"),
         ];
         for (text, thought, visible) in cases {
             for (cut, _) in text.char_indices() {
-                assert_eq!(live(&[&text[..cut], &text[cut..]], false), pair(thought, visible), "{text} at {cut}");
+                assert_eq!(
+                    live(&[&text[..cut], &text[cut..]], false),
+                    pair(thought, visible),
+                    "{text} at {cut}"
+                );
             }
             let letters: Vec<String> = text.chars().map(String::from).collect();
             let letters: Vec<&str> = letters.iter().map(String::as_str).collect();

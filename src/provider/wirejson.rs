@@ -99,7 +99,11 @@ mod tests {
         let (first, a) = parse(br#"{"c":"x\ud83d"}"#).unwrap();
         let (second, b) = parse(br#"{"c":"\ude42 y"}"#).unwrap();
         assert!(a && b);
-        let joined = format!("{}{}", first["c"].as_str().unwrap(), second["c"].as_str().unwrap());
+        let joined = format!(
+            "{}{}",
+            first["c"].as_str().unwrap(),
+            second["c"].as_str().unwrap()
+        );
         assert_eq!(mend(&joined), "x\u{1f642} y");
     }
 

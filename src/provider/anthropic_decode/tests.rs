@@ -33,7 +33,15 @@ fn draft(events: &[Value]) -> Draft {
 }
 
 fn written(events: &[Value]) -> String {
-    events.iter().map(|e| format!("event: {}\r\ndata: {e}\r\n\r\n", e["type"].as_str().unwrap_or("x"))).collect()
+    events
+        .iter()
+        .map(|e| {
+            format!(
+                "event: {}\r\ndata: {e}\r\n\r\n",
+                e["type"].as_str().unwrap_or("x")
+            )
+        })
+        .collect()
 }
 
 fn start(usage: Value) -> Value {
@@ -78,7 +86,10 @@ fn thinking_signature_text_and_tool_use() {
     let mut events = vec![
         start(json!({"input_tokens": 100, "output_tokens": 1, "cache_read_input_tokens": 7})),
         json!({"type": "ping"}),
-        block(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
+        block(
+            0,
+            json!({"type": "thinking", "thinking": "", "signature": ""}),
+        ),
         delta(0, "thinking_delta", "thinking", "Read "),
         delta(0, "thinking_delta", "thinking", "\u{e4} first."),
         delta(0, "signature_delta", "signature", "EqoB"),
@@ -106,20 +117,42 @@ fn thinking_signature_text_and_tool_use() {
         ]
     );
     let usage = got.usage.unwrap();
-    assert_eq!((usage.input_tokens, usage.output_tokens, usage.cache_read_tokens), (107, 20, 7));
-    assert_eq!((got.stop.as_deref(), got.model.as_deref()), (Some("tool_use"), Some("m")));
+    assert_eq!(
+        (
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_tokens
+        ),
+        (107, 20, 7)
+    );
+    assert_eq!(
+        (got.stop.as_deref(), got.model.as_deref()),
+        (Some("tool_use"), Some("m"))
+    );
 }
 
 #[test]
 fn input_at_the_start_counts_only_without_pieces() {
-    let whole = block(0, json!({"type": "tool_use", "id": "t", "name": "Read", "input": {"p": 1}}));
+    let whole = block(
+        0,
+        json!({"type": "tool_use", "id": "t", "name": "Read", "input": {"p": 1}}),
+    );
     let mut events = vec![whole.clone()];
     events.extend(stop("tool_use", 1));
     let object = json!({"p": 1}).as_object().cloned().unwrap();
-    assert_eq!(draft(&events).pieces, [call("t", "Read", Raw::Object(object))]);
-    let mut events = vec![whole, delta(0, "input_json_delta", "partial_json", "{\"p\":2}")];
+    assert_eq!(
+        draft(&events).pieces,
+        [call("t", "Read", Raw::Object(object))]
+    );
+    let mut events = vec![
+        whole,
+        delta(0, "input_json_delta", "partial_json", "{\"p\":2}"),
+    ];
     events.extend(stop("tool_use", 1));
-    assert_eq!(draft(&events).pieces, [call("t", "Read", Raw::Text("{\"p\":2}".into()))]);
+    assert_eq!(
+        draft(&events).pieces,
+        [call("t", "Read", Raw::Text("{\"p\":2}".into()))]
+    );
 }
 
 #[test]
@@ -130,8 +163,19 @@ fn usage_at_the_end_is_the_better_one() {
         json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"input_tokens": 1, "output_tokens": 5, "cache_read_input_tokens": 24}}),
     ];
     let usage = draft(&events).usage.unwrap();
-    assert_eq!((usage.input_tokens, usage.output_tokens, usage.cache_read_tokens), (25, 5, 24));
-    let zeros = [start(json!({"input_tokens": 0, "output_tokens": 0})), block(0, json!({"type": "text", "text": "x"})), json!({"type": "message_stop"})];
+    assert_eq!(
+        (
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_tokens
+        ),
+        (25, 5, 24)
+    );
+    let zeros = [
+        start(json!({"input_tokens": 0, "output_tokens": 0})),
+        block(0, json!({"type": "text", "text": "x"})),
+        json!({"type": "message_stop"}),
+    ];
     assert_eq!(draft(&zeros).usage, None);
 }
 
@@ -140,16 +184,21 @@ fn broken_off_and_failing_streams() {
     let text = block(0, json!({"type": "text", "text": "Half an ans"}));
     let fail = |events: &[Value]| stream(&[written(events).as_bytes()]).unwrap_err().class;
     assert_eq!(fail(std::slice::from_ref(&text)), ErrorClass::Transport);
-    let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+    let overloaded =
+        json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     assert_eq!(fail(&[text.clone(), overloaded]), ErrorClass::Overloaded);
-    let denied = json!({"type": "error", "error": {"type": "authentication_error", "message": "x"}});
+    let denied =
+        json!({"type": "error", "error": {"type": "authentication_error", "message": "x"}});
     assert_eq!(fail(&[text, denied]), ErrorClass::Auth);
 }
 
 #[test]
 fn tokens_without_content_are_a_failure_and_few_are_silence() {
     let empty = |output| {
-        let mut events = vec![start(json!({"input_tokens": 1})), block(0, json!({"type": "text", "text": ""}))];
+        let mut events = vec![
+            start(json!({"input_tokens": 1})),
+            block(0, json!({"type": "text", "text": ""})),
+        ];
         events.extend(stop("end_turn", output));
         stream(&[written(&events).as_bytes()])
     };
@@ -161,7 +210,9 @@ fn tokens_without_content_are_a_failure_and_few_are_silence() {
 fn whole_answers() {
     let read = |value: Value| {
         let mut decoder = Decoder::new(Live::new());
-        decoder.whole(&value, &mut |_| {}).and_then(|()| decoder.end(&mut |_| {}))
+        decoder
+            .whole(&value, &mut |_| {})
+            .and_then(|()| decoder.end(&mut |_| {}))
     };
     let got = read(json!({"type": "message", "role": "assistant", "model": "local", "stop_reason": "tool_use",
         "content": [{"type": "thinking", "thinking": "", "signature": "s"}, {"type": "tool_use", "id": "a", "name": "Read", "input": {"p": 1}}],
@@ -169,7 +220,12 @@ fn whole_answers() {
     .unwrap();
     assert_eq!(got.pieces.len(), 2);
     assert_eq!(got.usage.unwrap().input_tokens, 102);
-    assert!(read(json!({"ok": true})).unwrap_err().message.contains("it has: ok"));
+    assert!(
+        read(json!({"ok": true}))
+            .unwrap_err()
+            .message
+            .contains("it has: ok")
+    );
 }
 
 #[test]
@@ -182,7 +238,11 @@ fn captured_streams() {
         let got = stream(&[text.as_bytes()]).unwrap();
         let count = |f: fn(&&Piece) -> bool| got.pieces.iter().filter(f).count();
         assert_eq!(count(|p| matches!(p, Piece::Call(_))), calls, "{text}");
-        assert_eq!(count(|p| matches!(p, Piece::Thinking { .. })), thoughts, "{text}");
+        assert_eq!(
+            count(|p| matches!(p, Piece::Thinking { .. })),
+            thoughts,
+            "{text}"
+        );
         assert!(got.usage.is_some());
     }
 }

@@ -41,7 +41,11 @@ fn call(id: &str) -> Block {
 }
 
 fn thinking(text: &str, signature: Option<&str>, own: bool) -> Block {
-    let extra = if own { json!({"thinking": null}) } else { json!({}) };
+    let extra = if own {
+        json!({"thinking": null})
+    } else {
+        json!({})
+    };
     Block::Thinking {
         text: text.into(),
         signature: signature.map(str::to_owned),
@@ -81,11 +85,20 @@ fn a_whole_body() {
                 call("t1"),
                 call("t2"),
                 thinking("Read first.", Some("sig=="), true),
-                Block::RedactedThinking { data: "Zm9v".into() },
+                Block::RedactedThinking {
+                    data: "Zm9v".into(),
+                },
                 text(""),
             ],
         ),
-        message(Role::User, vec![text("hurry"), result("t2", "b", false), result("t1", "nope", true)]),
+        message(
+            Role::User,
+            vec![
+                text("hurry"),
+                result("t2", "b", false),
+                result("t1", "nope", true),
+            ],
+        ),
         Message::user("more"),
     ];
     assert_eq!(
@@ -118,9 +131,19 @@ fn a_whole_body() {
 
 #[test]
 fn reasoning_that_was_text_is_no_block() {
-    let messages = [Message::user("t"), message(Role::Assistant, vec![thinking("inline", None, false), text("a")]), Message::user("u")];
+    let messages = [
+        Message::user("t"),
+        message(
+            Role::Assistant,
+            vec![thinking("inline", None, false), text("a")],
+        ),
+        Message::user("u"),
+    ];
     let body = encode(&messages, &style("m", false));
-    assert_eq!(body["messages"][1]["content"], json!([{"type": "text", "text": "a"}]));
+    assert_eq!(
+        body["messages"][1]["content"],
+        json!([{"type": "text", "text": "a"}])
+    );
 }
 
 #[test]
@@ -156,7 +179,9 @@ fn images_only_where_the_model_takes_them() {
             })],
         ),
     ];
-    let content = |images| encode(&messages, &style("m", images))["messages"][2]["content"][0]["content"].clone();
+    let content = |images| {
+        encode(&messages, &style("m", images))["messages"][2]["content"][0]["content"].clone()
+    };
     assert_eq!(content(false), "a picture");
     assert_eq!(content(true)[1]["source"]["media_type"], "image/png");
 }

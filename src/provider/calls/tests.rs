@@ -28,7 +28,13 @@ fn without_index_a_new_id_is_a_new_call() {
         json!({"id": "b", "function": {"name": "Read", "arguments": "{\"p\""}}),
         json!({"function": {"arguments": ":2}"}}),
     ]);
-    assert_eq!(calls, [call(Some("a"), "Read", "{\"p\":1}"), call(Some("b"), "Read", "{\"p\":2}")]);
+    assert_eq!(
+        calls,
+        [
+            call(Some("a"), "Read", "{\"p\":1}"),
+            call(Some("b"), "Read", "{\"p\":2}")
+        ]
+    );
 }
 
 #[test]
@@ -38,7 +44,13 @@ fn another_id_at_a_used_index_is_a_new_call_and_the_newest_goes_on() {
         json!({"index": 0, "id": "c2", "function": {"name": "Read", "arguments": "{\"p"}}),
         json!({"index": 0, "function": {"arguments": "\":2}"}}),
     ]);
-    assert_eq!(calls, [call(Some("c1"), "Read", "{\"p\":1}"), call(Some("c2"), "Read", "{\"p\":2}")]);
+    assert_eq!(
+        calls,
+        [
+            call(Some("c1"), "Read", "{\"p\":1}"),
+            call(Some("c2"), "Read", "{\"p\":2}")
+        ]
+    );
 }
 
 #[test]
@@ -88,7 +100,11 @@ fn neither_id_nor_index() {
     ]);
     assert_eq!(
         calls,
-        [call(None, "Read", "{\"p\":1}"), call(None, "Read", "{\"p\":2}"), call(None, "Bash", "{\"c\":3}")]
+        [
+            call(None, "Read", "{\"p\":1}"),
+            call(None, "Read", "{\"p\":2}"),
+            call(None, "Bash", "{\"c\":3}")
+        ]
     );
 }
 
@@ -99,12 +115,20 @@ fn whole_calls_without_id_all_at_index_0() {
         json!({"index": 0, "function": {"name": "Read", "arguments": "{\"p\":2}"}}),
         json!({"index": 0, "function": {"name": "Read", "arguments": ""}}),
     ]);
-    assert_eq!(calls, [call(None, "Read", "{\"p\":1}"), call(None, "Read", "{\"p\":2}")]);
+    assert_eq!(
+        calls,
+        [
+            call(None, "Read", "{\"p\":1}"),
+            call(None, "Read", "{\"p\":2}")
+        ]
+    );
 }
 
 #[test]
 fn arguments_as_an_object() {
-    let calls = join(&[json!({"index": 0, "id": "o", "function": {"name": "Write", "arguments": {"a": 1}}})]);
+    let calls = join(&[
+        json!({"index": 0, "id": "o", "function": {"name": "Write", "arguments": {"a": 1}}}),
+    ]);
     let mut object = Map::new();
     object.insert("a".into(), json!(1));
     assert_eq!(calls[0].arguments, Raw::Object(object));
@@ -118,7 +142,13 @@ fn interleaved_and_high_index_first() {
         json!({"index": 1, "function": {"arguments": "\":1}"}}),
         json!({"index": 0, "function": {"arguments": "\":2}"}}),
     ]);
-    assert_eq!(calls, [call(Some("a"), "Read", "{\"y\":2}"), call(Some("b"), "Bash", "{\"x\":1}")]);
+    assert_eq!(
+        calls,
+        [
+            call(Some("a"), "Read", "{\"y\":2}"),
+            call(Some("b"), "Bash", "{\"x\":1}")
+        ]
+    );
 }
 
 #[test]
@@ -133,7 +163,10 @@ fn the_same_id_at_two_indexes_is_two_calls() {
 #[test]
 fn unfinished_arguments_are_seen() {
     let mut assembler = Assembler::default();
-    assembler.piece(&json!({"id": "a", "function": {"name": "Read", "arguments": "{\"p\""}}), &KNOWN);
+    assembler.piece(
+        &json!({"id": "a", "function": {"name": "Read", "arguments": "{\"p\""}}),
+        &KNOWN,
+    );
     assert!(assembler.unfinished());
     assembler.piece(&json!({"function": {"arguments": ":1}"}}), &KNOWN);
     assert!(!assembler.unfinished());

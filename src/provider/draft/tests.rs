@@ -15,7 +15,12 @@ fn make(pieces: Vec<Piece>, stop: Option<&str>) -> Result<Made, Failure> {
     make_after(pieces, stop, &[], Wire::Openai)
 }
 
-fn make_after(pieces: Vec<Piece>, stop: Option<&str>, messages: &[Message], wire: Wire) -> Result<Made, Failure> {
+fn make_after(
+    pieces: Vec<Piece>,
+    stop: Option<&str>,
+    messages: &[Message],
+    wire: Wire,
+) -> Result<Made, Failure> {
     let draft = Draft {
         pieces,
         stop: stop.map(str::to_owned),
@@ -50,7 +55,13 @@ fn uses(made: &Made) -> Vec<&ToolUse> {
 
 #[test]
 fn calls_decide_not_the_stop_word() {
-    for stop in [Some("stop"), Some("tool_calls"), Some("end_turn"), Some("UNKNOWN"), None] {
+    for stop in [
+        Some("stop"),
+        Some("tool_calls"),
+        Some("end_turn"),
+        Some("UNKNOWN"),
+        None,
+    ] {
         let made = make(vec![call(Some("a"), "Read", "{}")], stop).unwrap();
         assert_eq!(made.reply.stop, Stop::ToolUse);
         assert!(made.native);
@@ -72,8 +83,14 @@ fn stop_words_of_every_server() {
 
 #[test]
 fn announced_calls_that_never_came() {
-    assert_eq!(make(vec![], Some("tool_calls")).unwrap_err().class, ErrorClass::EmptyResponse);
-    assert_eq!(make(vec![text(" ")], Some("tool_calls")).unwrap_err().class, ErrorClass::EmptyResponse);
+    assert_eq!(
+        make(vec![], Some("tool_calls")).unwrap_err().class,
+        ErrorClass::EmptyResponse
+    );
+    assert_eq!(
+        make(vec![text(" ")], Some("tool_calls")).unwrap_err().class,
+        ErrorClass::EmptyResponse
+    );
     // An empty answer that announces nothing is the run's matter.
     let made = make(vec![text("")], Some("stop")).unwrap();
     assert!(made.reply.message.blocks.is_empty());
@@ -82,7 +99,10 @@ fn announced_calls_that_never_came() {
 #[test]
 fn the_output_bound_cuts_the_last_call() {
     for arguments in ["{\"file_path\":\"t", "{\"file_path\":\"t\"}", "{}"] {
-        let pieces = vec![call(Some("a"), "Read", "{\"file_path\":\"x\"}"), call(Some("b"), "Read", arguments)];
+        let pieces = vec![
+            call(Some("a"), "Read", "{\"file_path\":\"x\"}"),
+            call(Some("b"), "Read", arguments),
+        ];
         let made = make(pieces, Some("length")).unwrap();
         let calls = uses(&made);
         assert_eq!(calls[0].malformed, None);
@@ -94,7 +114,14 @@ fn the_output_bound_cuts_the_last_call() {
 
 #[test]
 fn ids_are_kept_when_usable_and_new() {
-    let first = make(vec![call(Some("call_1"), "Read", "{}"), call(Some("call_1"), "Read", "{}")], None).unwrap();
+    let first = make(
+        vec![
+            call(Some("call_1"), "Read", "{}"),
+            call(Some("call_1"), "Read", "{}"),
+        ],
+        None,
+    )
+    .unwrap();
     let ids: Vec<_> = uses(&first).iter().map(|c| c.id.clone()).collect();
     assert_eq!(ids[0], "call_1");
     assert_ne!(ids[1], "call_1");
@@ -111,13 +138,26 @@ fn ids_are_kept_when_usable_and_new() {
     let odd = "functions.Read:0";
     let made = make(vec![call(Some(odd), "Read", "{}")], None).unwrap();
     assert_eq!(uses(&made)[0].id, odd);
-    let made = make_after(vec![call(Some(odd), "Read", "{}")], None, &[], Wire::Anthropic).unwrap();
+    let made = make_after(
+        vec![call(Some(odd), "Read", "{}")],
+        None,
+        &[],
+        Wire::Anthropic,
+    )
+    .unwrap();
     assert_ne!(uses(&made)[0].id, odd);
 }
 
 #[test]
 fn reasoning_comes_first_and_out_of_the_text() {
-    let made = make(vec![text("<think>Short.</think>The answer."), Piece::Redacted("x".into())], Some("stop")).unwrap();
+    let made = make(
+        vec![
+            text("<think>Short.</think>The answer."),
+            Piece::Redacted("x".into()),
+        ],
+        Some("stop"),
+    )
+    .unwrap();
     assert_eq!(
         made.reply.message.blocks,
         [
@@ -145,7 +185,11 @@ fn reasoning_comes_first_and_out_of_the_text() {
 #[test]
 fn a_call_in_reasoning_does_not_run() {
     let thought = "<think>or <tool_call>{\"name\":\"Read\",\"arguments\":{}}</tool_call></think>";
-    let made = make(vec![text(thought), call(Some("r"), "Read", "{}")], Some("tool_calls")).unwrap();
+    let made = make(
+        vec![text(thought), call(Some("r"), "Read", "{}")],
+        Some("tool_calls"),
+    )
+    .unwrap();
     assert_eq!(uses(&made).len(), 1);
     let made = make(vec![text(thought)], Some("stop")).unwrap();
     assert_eq!(uses(&made).len(), 0);
@@ -153,14 +197,19 @@ fn a_call_in_reasoning_does_not_run() {
 
 #[test]
 fn text_calls_are_recovered_unless_a_native_one_came() {
-    let markup = "Look.\n<tool_call>{\"name\":\"Read\",\"arguments\":{\"file_path\":\"a\"}}</tool_call>";
+    let markup =
+        "Look.\n<tool_call>{\"name\":\"Read\",\"arguments\":{\"file_path\":\"a\"}}</tool_call>";
     let made = make(vec![text(markup)], Some("stop")).unwrap();
     assert_eq!(uses(&made).len(), 1);
     assert_eq!(made.reply.message.text(), "Look.");
     assert_eq!(made.reply.flags, [RECOVERED]);
     assert_eq!(made.reply.stop, Stop::ToolUse);
     assert!(!made.native && !made.bare);
-    let made = make(vec![text(markup), call(Some("n"), "Read", "{}")], Some("stop")).unwrap();
+    let made = make(
+        vec![text(markup), call(Some("n"), "Read", "{}")],
+        Some("stop"),
+    )
+    .unwrap();
     assert_eq!(uses(&made).len(), 1);
     assert_eq!(made.reply.message.text(), "Look.");
     assert!(made.reply.flags.is_empty());
@@ -182,7 +231,10 @@ fn names_and_arguments_are_judged() {
     )
     .unwrap();
     let calls = uses(&made);
-    assert_eq!((calls[0].name.as_str(), &calls[0].malformed), ("Read", &None));
+    assert_eq!(
+        (calls[0].name.as_str(), &calls[0].malformed),
+        ("Read", &None)
+    );
     assert!(calls[1].malformed.is_some());
     assert_eq!(calls[2].name, "read");
     assert!(calls[3].malformed.is_some() && calls[3].input.is_empty());

@@ -73,10 +73,23 @@ fn text_usage_and_model() {
          data: {\"choices\":[],\"usage\":{\"prompt_tokens\":50,\"completion_tokens\":9,\"prompt_tokens_details\":{\"cached_tokens\":20}}}\n\n\
          data: [DONE]\n\ndata: {\"late\":",
     );
-    assert_eq!(got.pieces, [Piece::Text("Gr\u{fc}\u{df}e \u{1f642}".into())]);
-    assert_eq!((got.stop.as_deref(), got.model.as_deref()), (Some("stop"), Some("m")));
+    assert_eq!(
+        got.pieces,
+        [Piece::Text("Gr\u{fc}\u{df}e \u{1f642}".into())]
+    );
+    assert_eq!(
+        (got.stop.as_deref(), got.model.as_deref()),
+        (Some("stop"), Some("m"))
+    );
     let usage = got.usage.unwrap();
-    assert_eq!((usage.input_tokens, usage.output_tokens, usage.cache_read_tokens), (50, 9, 20));
+    assert_eq!(
+        (
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_tokens
+        ),
+        (50, 9, 20)
+    );
 }
 
 #[test]
@@ -105,7 +118,10 @@ fn reasoning_fields() {
          data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"Then.\"}}]}\n\n\
          data: {\"choices\":[{\"delta\":{\"content\":\"<think>x\",\"reasoning_content\":null},\"finish_reason\":\"stop\"}]}\n\n",
     );
-    assert_eq!(got.pieces[0], thinking_piece("First. Then.", json!({"reasoning_content": null})));
+    assert_eq!(
+        got.pieces[0],
+        thinking_piece("First. Then.", json!({"reasoning_content": null}))
+    );
     let got = draft(
         "data: {\"choices\":[{\"delta\":{\"reasoning\":\"Lo\",\"reasoning_details\":[{\"type\":\"reasoning.text\",\"text\":\"Lo\",\"index\":0}]}}]}\n\n\
          data: {\"choices\":[{\"delta\":{\"reasoning\":\"ok\",\"reasoning_details\":[{\"type\":\"reasoning.text\",\"text\":\"ok\",\"index\":0,\"signature\":\"s\"},{\"type\":\"reasoning.encrypted\",\"data\":\"q\",\"index\":0}]},\"finish_reason\":\"stop\"}]}\n\n",
@@ -120,11 +136,21 @@ fn reasoning_fields() {
             ]})
         )
     );
-    let got = draft("data: {\"choices\":[{\"delta\":{\"reasoning_details\":[{\"text\":\"only\"}]},\"finish_reason\":\"stop\"}]}\n\n");
-    assert_eq!(got.pieces[0], thinking_piece("only", json!({"reasoning_details": [{"text": "only"}]})));
+    let got = draft(
+        "data: {\"choices\":[{\"delta\":{\"reasoning_details\":[{\"text\":\"only\"}]},\"finish_reason\":\"stop\"}]}\n\n",
+    );
+    assert_eq!(
+        got.pieces[0],
+        thinking_piece("only", json!({"reasoning_details": [{"text": "only"}]}))
+    );
     // The same under two names is kept once, and goes back under both.
-    let got = draft("data: {\"choices\":[{\"delta\":{\"reasoning\":\"a\",\"reasoning_content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n");
-    assert_eq!(got.pieces[0], thinking_piece("a", json!({"reasoning_content": null, "reasoning": null})));
+    let got = draft(
+        "data: {\"choices\":[{\"delta\":{\"reasoning\":\"a\",\"reasoning_content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n",
+    );
+    assert_eq!(
+        got.pieces[0],
+        thinking_piece("a", json!({"reasoning_content": null, "reasoning": null}))
+    );
 }
 
 #[test]
@@ -137,37 +163,66 @@ fn ends() {
     draft("data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}");
     // But not in the middle of a call.
     let half = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"id\":\"a\",\"function\":{\"name\":\"Read\",\"arguments\":\"{\\\"p\"}}]}}]}\n\n";
-    assert_eq!(failure(&format!("{half}data: [DONE]\n\n")).class, crate::provider::ErrorClass::Transport);
+    assert_eq!(
+        failure(&format!("{half}data: [DONE]\n\n")).class,
+        crate::provider::ErrorClass::Transport
+    );
 }
 
 #[test]
 fn errors_inside_a_stream_win() {
     let call = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"id\":\"a\",\"function\":{\"name\":\"Bash\",\"arguments\":\"{}\"}}]}}]}\n\n";
     let error = "data: {\"error\":{\"code\":500,\"message\":\"Failed to parse input\",\"type\":\"server_error\"}}\n\ndata: [DONE]\n\n";
-    assert_eq!(failure(&format!("{call}{error}")).class, crate::provider::ErrorClass::UpstreamError);
-    assert_eq!(failure("data: {\"choices\":[{\"delta\":\n\n").class, crate::provider::ErrorClass::Protocol);
+    assert_eq!(
+        failure(&format!("{call}{error}")).class,
+        crate::provider::ErrorClass::UpstreamError
+    );
+    assert_eq!(
+        failure("data: {\"choices\":[{\"delta\":\n\n").class,
+        crate::provider::ErrorClass::Protocol
+    );
 }
 
 #[test]
 fn whole_answers() {
     let read = |value: Value| {
         let mut decoder = Decoder::new(&KNOWN, Live::new());
-        decoder.whole(&value, &mut |_| {}).and_then(|()| decoder.end(true, &mut |_| {}))
+        decoder
+            .whole(&value, &mut |_| {})
+            .and_then(|()| decoder.end(true, &mut |_| {}))
     };
     let got = read(json!({"model": "local", "choices": [{"finish_reason": "tool_calls", "index": 0, "message": {
         "role": "assistant", "content": "", "reasoning_content": "t",
         "tool_calls": [{"type": "function", "id": "a", "function": {"name": "Read", "arguments": "{\"p\":1}"}}]}}],
         "usage": {"prompt_tokens": 1, "completion_tokens": 2}}))
     .unwrap();
-    assert_eq!(got.pieces, [thinking_piece("t", json!({"reasoning_content": null})), call("a", "Read", "{\"p\":1}")]);
+    assert_eq!(
+        got.pieces,
+        [
+            thinking_piece("t", json!({"reasoning_content": null})),
+            call("a", "Read", "{\"p\":1}")
+        ]
+    );
     let envelope = read(json!({"data": {"choices": []}, "success": true})).unwrap_err();
-    assert!(envelope.message.contains("data, success"), "{}", envelope.message);
-    assert_eq!(read(json!({"error": {"code": "1302", "message": "High concurrency"}})).unwrap_err().class, crate::provider::ErrorClass::RateLimit);
+    assert!(
+        envelope.message.contains("data, success"),
+        "{}",
+        envelope.message
+    );
+    assert_eq!(
+        read(json!({"error": {"code": "1302", "message": "High concurrency"}}))
+            .unwrap_err()
+            .class,
+        crate::provider::ErrorClass::RateLimit
+    );
 }
 
 #[test]
 fn zero_usage_is_none() {
-    assert_eq!(usage(&json!({"prompt_tokens": 0, "completion_tokens": 0})), None);
+    assert_eq!(
+        usage(&json!({"prompt_tokens": 0, "completion_tokens": 0})),
+        None
+    );
     assert_eq!(usage(&json!(null)), None);
     assert_eq!(usage(&json!({"prompt_tokens": "x"})), None);
 }
@@ -181,10 +236,16 @@ fn captured_streams() {
         (include_str!("captured/llama-truncated.txt"), 1, false),
     ] {
         let got = stream(&[text.as_bytes()]).0.unwrap();
-        let found = got.pieces.iter().filter(|p| matches!(p, Piece::Call(_))).count();
+        let found = got
+            .pieces
+            .iter()
+            .filter(|p| matches!(p, Piece::Call(_)))
+            .count();
         assert_eq!((found, got.usage.is_some()), (calls, usage), "{text}");
     }
-    let failed = stream(&[include_str!("captured/llama-parallel.txt").as_bytes()]).0.unwrap_err();
+    let failed = stream(&[include_str!("captured/llama-parallel.txt").as_bytes()])
+        .0
+        .unwrap_err();
     assert_eq!(failed.class, crate::provider::ErrorClass::UpstreamError);
     assert!(failed.message.contains("peg-native"));
 }
@@ -200,11 +261,24 @@ fn anything(depth: u32) -> BoxedStrategy<Value> {
         return leaf.boxed();
     }
     let key = prop_oneof![
-        Just("choices"), Just("delta"), Just("message"), Just("content"), Just("tool_calls"), Just("function"), Just("arguments"),
-        Just("finish_reason"), Just("usage"), Just("index"), Just("reasoning_details"), Just("error"), Just("text"), Just("id"),
+        Just("choices"),
+        Just("delta"),
+        Just("message"),
+        Just("content"),
+        Just("tool_calls"),
+        Just("function"),
+        Just("arguments"),
+        Just("finish_reason"),
+        Just("usage"),
+        Just("index"),
+        Just("reasoning_details"),
+        Just("error"),
+        Just("text"),
+        Just("id"),
     ];
-    let map = proptest::collection::vec((key, anything(depth - 1)), 0..4)
-        .prop_map(|pairs| Value::Object(pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()));
+    let map = proptest::collection::vec((key, anything(depth - 1)), 0..4).prop_map(|pairs| {
+        Value::Object(pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())
+    });
     let list = proptest::collection::vec(anything(depth - 1), 0..3).prop_map(Value::Array);
     prop_oneof![leaf, map, list].boxed()
 }

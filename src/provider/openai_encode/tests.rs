@@ -74,10 +74,25 @@ fn encode(messages: &[Message], style: &Style) -> Value {
 fn a_whole_body() {
     let messages = [
         Message::user("task"),
-        said(vec![Block::Text { text: "look".into() }, call("c1", " read ", json!({"p": 1})), call("c2", "x/y", json!({}))], None),
+        said(
+            vec![
+                Block::Text {
+                    text: "look".into(),
+                },
+                call("c1", " read ", json!({"p": 1})),
+                call("c2", "x/y", json!({})),
+            ],
+            None,
+        ),
         Message {
             role: Role::User,
-            blocks: vec![result("c2", "no such tool", true), result("c1", "alpha", false), Block::Text { text: "3 turns left".into() }],
+            blocks: vec![
+                result("c2", "no such tool", true),
+                result("c1", "alpha", false),
+                Block::Text {
+                    text: "3 turns left".into(),
+                },
+            ],
             answered_by: None,
         },
     ];
@@ -118,9 +133,18 @@ fn images_only_where_the_model_takes_them() {
     let plain = encode(&messages, &style());
     assert_eq!(plain["messages"].as_array().unwrap().len(), 4);
     assert_eq!(plain["messages"][2]["content"], Value::Null);
-    let seen = encode(&messages, &Style { images: true, ..style() });
+    let seen = encode(
+        &messages,
+        &Style {
+            images: true,
+            ..style()
+        },
+    );
     assert_eq!(seen["messages"][4]["role"], "user");
-    assert_eq!(seen["messages"][4]["content"][1]["image_url"]["url"], "data:image/png;base64,AAAA");
+    assert_eq!(
+        seen["messages"][4]["content"][1]["image_url"]["url"],
+        "data:image/png;base64,AAAA"
+    );
 }
 
 #[test]
@@ -143,17 +167,35 @@ fn reasoning_goes_back_under_its_name_and_byte_for_byte() {
         let body = encode(&[Message::user("t"), turn(by)], &style());
         assert!(body["messages"][2].get("reasoning").is_none());
     }
-    let never = Style { resend: Resend::Never, ..style() };
+    let never = Style {
+        resend: Resend::Never,
+        ..style()
+    };
     let body = encode(&[Message::user("t"), turn(Some("m"))], &never);
     assert!(body["messages"][2].get("reasoning").is_none());
 }
 
 #[test]
 fn deepseek_gets_the_empty_field_once_there_was_a_full_one() {
-    let deepseek = Style { model: "deepseek-v4-flash".into(), ..style() };
-    let full = said(vec![thinking(json!({"reasoning_content": null})), call("c1", "Read", json!({}))], Some("deepseek-v4-flash"));
-    let bare = said(vec![call("c2", "Read", json!({}))], Some("deepseek-v4-flash"));
-    let body = encode(&[Message::user("t"), full, Message::user("x"), bare.clone()], &deepseek);
+    let deepseek = Style {
+        model: "deepseek-v4-flash".into(),
+        ..style()
+    };
+    let full = said(
+        vec![
+            thinking(json!({"reasoning_content": null})),
+            call("c1", "Read", json!({})),
+        ],
+        Some("deepseek-v4-flash"),
+    );
+    let bare = said(
+        vec![call("c2", "Read", json!({}))],
+        Some("deepseek-v4-flash"),
+    );
+    let body = encode(
+        &[Message::user("t"), full, Message::user("x"), bare.clone()],
+        &deepseek,
+    );
     assert_eq!(body["messages"][2]["reasoning_content"], "First. ");
     assert_eq!(body["messages"][5]["reasoning_content"], "");
     let body = encode(&[Message::user("t"), bare], &deepseek);
@@ -162,7 +204,14 @@ fn deepseek_gets_the_empty_field_once_there_was_a_full_one() {
 
 #[test]
 fn nothing_empty_goes_out() {
-    let messages = [Message::user("t"), said(vec![thinking(json!({})), Block::Text { text: " ".into() }], None), Message::user("go on")];
+    let messages = [
+        Message::user("t"),
+        said(
+            vec![thinking(json!({})), Block::Text { text: " ".into() }],
+            None,
+        ),
+        Message::user("go on"),
+    ];
     let request = TurnRequest {
         system: " ",
         messages: &messages,
@@ -170,8 +219,18 @@ fn nothing_empty_goes_out() {
         max_output_tokens: 9,
         tool_mode: ToolMode::Native,
     };
-    let body = Value::Object(body(&request, 9, &Style { stream: false, ..style() }));
-    assert_eq!(body["messages"], json!([{"role": "user", "content": "t\n\ngo on"}]));
+    let body = Value::Object(body(
+        &request,
+        9,
+        &Style {
+            stream: false,
+            ..style()
+        },
+    ));
+    assert_eq!(
+        body["messages"],
+        json!([{"role": "user", "content": "t\n\ngo on"}])
+    );
     assert!(body.get("tools").is_none() && body.get("stream_options").is_none());
     assert_eq!(body["stream"], false);
 }

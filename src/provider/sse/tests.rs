@@ -48,7 +48,11 @@ fn noise_is_read_as_the_standard_says() {
 #[test]
 fn every_split_gives_the_same() {
     for cut in 0..=NOISE.len() {
-        assert_eq!(pieces(&[&NOISE[..cut], &NOISE[cut..]]), expected(), "cut at {cut}");
+        assert_eq!(
+            pieces(&[&NOISE[..cut], &NOISE[cut..]]),
+            expected(),
+            "cut at {cut}"
+        );
     }
     let single: Vec<&[u8]> = NOISE.chunks(1).collect();
     assert_eq!(pieces(&single), expected());

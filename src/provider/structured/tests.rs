@@ -70,7 +70,10 @@ fn the_conversation_is_plain_text() {
         Message {
             role: Role::Assistant,
             // A turn from before the switch, with two native calls.
-            blocks: vec![call("a", "Read", json!({"file_path": "x"})), call("b", "Bash", json!({"command": "ls"}))],
+            blocks: vec![
+                call("a", "Read", json!({"file_path": "x"})),
+                call("b", "Bash", json!({"command": "ls"})),
+            ],
             answered_by: None,
         },
         Message {
@@ -85,7 +88,9 @@ fn the_conversation_is_plain_text() {
         },
         Message {
             role: Role::Assistant,
-            blocks: vec![Block::Text { text: "all done".into() }],
+            blocks: vec![Block::Text {
+                text: "all done".into(),
+            }],
             answered_by: None,
         },
         Message::user("really?"),
@@ -110,18 +115,43 @@ fn the_conversation_is_plain_text() {
     assert!(body.get("tools").is_none());
     assert_eq!(body["response_format"]["type"], "json_schema");
     assert_eq!(body["response_format"]["json_schema"]["strict"], true);
-    assert_eq!(body["response_format"]["json_schema"]["schema"], schema(&tools));
+    assert_eq!(
+        body["response_format"]["json_schema"]["schema"],
+        schema(&tools)
+    );
     let said = body["messages"].as_array().unwrap();
-    assert!(said[0]["content"].as_str().unwrap().starts_with("sys\n\nAnswer each time"));
-    assert!(said[0]["content"].as_str().unwrap().contains("- Bash: Runs a command. Arguments: {\"command\":"));
-    let rest: Vec<(&str, &str)> = said[1..].iter().map(|m| (m["role"].as_str().unwrap(), m["content"].as_str().unwrap())).collect();
+    assert!(
+        said[0]["content"]
+            .as_str()
+            .unwrap()
+            .starts_with("sys\n\nAnswer each time")
+    );
+    assert!(
+        said[0]["content"]
+            .as_str()
+            .unwrap()
+            .contains("- Bash: Runs a command. Arguments: {\"command\":")
+    );
+    let rest: Vec<(&str, &str)> = said[1..]
+        .iter()
+        .map(|m| (m["role"].as_str().unwrap(), m["content"].as_str().unwrap()))
+        .collect();
     assert_eq!(
         rest,
         [
             ("user", "fix it"),
-            ("assistant", "{\"tool\":\"Read\",\"file_path\":\"x\"}\n{\"tool\":\"Bash\",\"command\":\"ls\"}"),
-            ("user", "Result of Read:\nalpha\n\nResult of Bash:\nERROR: this call was not run"),
-            ("assistant", "{\"tool\":\"Finish\",\"summary\":\"all done\"}"),
+            (
+                "assistant",
+                "{\"tool\":\"Read\",\"file_path\":\"x\"}\n{\"tool\":\"Bash\",\"command\":\"ls\"}"
+            ),
+            (
+                "user",
+                "Result of Read:\nalpha\n\nResult of Bash:\nERROR: this call was not run"
+            ),
+            (
+                "assistant",
+                "{\"tool\":\"Finish\",\"summary\":\"all done\"}"
+            ),
             ("user", "really?"),
         ]
     );
@@ -137,8 +167,16 @@ fn actions_are_read() {
         "{\"tool\":\"Read\",\"file_path\":\"x\"}\n{\"tool\":\"Bash\",\"command\":\"ls\"}",
     ] {
         let call = one_call(text, "stop");
-        assert_eq!((call.name.as_str(), &call.malformed), ("Read", &None), "{text}");
-        assert_eq!(Value::Object(call.input), json!({"file_path": "x"}), "{text}");
+        assert_eq!(
+            (call.name.as_str(), &call.malformed),
+            ("Read", &None),
+            "{text}"
+        );
+        assert_eq!(
+            Value::Object(call.input),
+            json!({"file_path": "x"}),
+            "{text}"
+        );
         assert!(!call.id.is_empty());
     }
 }
@@ -146,7 +184,10 @@ fn actions_are_read() {
 #[test]
 fn finish_and_plain_words_are_answers() {
     for (text, want) in [
-        ("{\"tool\":\"Finish\",\"summary\":\"It is fixed.\"}", "It is fixed."),
+        (
+            "{\"tool\":\"Finish\",\"summary\":\"It is fixed.\"}",
+            "It is fixed.",
+        ),
         ("{\"tool\":\"finish\"}", "Finished."),
         ("It is fixed.", "It is fixed."),
         ("{\"colour\":\"red\"}", "{\"colour\":\"red\"}"),

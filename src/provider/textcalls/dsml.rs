@@ -57,7 +57,8 @@ fn tag(text: &str) -> Option<Tag<'_>> {
 
 /// The next tag of the markup and where it stands.
 fn next_tag(text: &str) -> Option<(usize, Tag<'_>)> {
-    text.match_indices('<').find_map(|(at, _)| Some((at, tag(&text[at..])?)))
+    text.match_indices('<')
+        .find_map(|(at, _)| Some((at, tag(&text[at..])?)))
 }
 
 /// A block of calls at the start of the text.
@@ -115,7 +116,10 @@ fn invoke(text: &str, open: &Tag<'_>, tools: &[ToolSpec]) -> (TextCall, usize) {
             broken = Some("the call's markup is broken and it did not run; send it again");
             continue;
         }
-        let (key, kind) = (tag.attribute("name").unwrap_or_default(), tag.attribute("string"));
+        let (key, kind) = (
+            tag.attribute("name").unwrap_or_default(),
+            tag.attribute("string"),
+        );
         let Some((length, end)) = next_tag(&text[at..]) else {
             return (TextCall::broken(&name, UNCLOSED), text.len());
         };

@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use super::super::arguments::Raw;
 use super::super::ToolSpec;
+use super::super::arguments::Raw;
 use super::{Found, TextCall, UNCLOSED, spec};
 
 /// JSON up to a closing tag. `None` when what stands there is no call at all.
@@ -26,7 +26,8 @@ pub(super) fn tagged(inner: &str, close: &str) -> Found {
         }
         None => {
             // The tag may stand inside a string of the arguments.
-            let mut values = serde_json::Deserializer::from_str(inner.trim_start()).into_iter::<Value>();
+            let mut values =
+                serde_json::Deserializer::from_str(inner.trim_start()).into_iter::<Value>();
             if let Some(Ok(value)) = values.next()
                 && let Some(call) = one(&value)
             {
@@ -63,12 +64,22 @@ fn one(value: &Value) -> Option<TextCall> {
     if let Some(inner @ Value::Object(_)) = map.get("function") {
         return one(inner);
     }
-    let name = ["name", "tool", "function", "tool_name"].iter().find_map(|k| map.get(*k)?.as_str())?;
-    let raw = match ["arguments", "parameters", "args", "input"].iter().find_map(|k| map.get(*k)) {
+    let name = ["name", "tool", "function", "tool_name"]
+        .iter()
+        .find_map(|k| map.get(*k)?.as_str())?;
+    let raw = match ["arguments", "parameters", "args", "input"]
+        .iter()
+        .find_map(|k| map.get(*k))
+    {
         Some(Value::Object(arguments)) => Raw::Object(arguments.clone()),
         Some(Value::String(text)) => Raw::Text(text.clone()),
         Some(Value::Null) | None => Raw::Object(Map::new()),
-        Some(_) => return Some(TextCall::broken(name, "the arguments are not a JSON object")),
+        Some(_) => {
+            return Some(TextCall::broken(
+                name,
+                "the arguments are not a JSON object",
+            ));
+        }
     };
     Some(TextCall::new(name, raw))
 }
@@ -112,7 +123,10 @@ pub(super) fn whole_message(text: &str, tools: &[ToolSpec]) -> Option<Vec<TextCa
         return None;
     }
     let calls = several(body)?;
-    calls.iter().all(|call| spec(tools, &call.name).is_some()).then_some(calls)
+    calls
+        .iter()
+        .all(|call| spec(tools, &call.name).is_some())
+        .then_some(calls)
 }
 
 /// Whether a text that does not parse looks like the beginning of a call.
@@ -127,7 +141,9 @@ pub(crate) fn looks_begun(text: &str, tools: &[ToolSpec]) -> bool {
 pub(super) fn harmony(text: &str, tools: &[ToolSpec]) -> Found {
     let (header, body) = text.split_once("<|message|>")?;
     let recipient = header.split_once("to=")?.1;
-    let recipient = recipient.split(|c: char| c == '<' || c.is_whitespace()).next()?;
+    let recipient = recipient
+        .split(|c: char| c == '<' || c.is_whitespace())
+        .next()?;
     let name = recipient.strip_prefix("functions.").unwrap_or(recipient);
     spec(tools, name)?;
     let (arguments, length) = match body.find("<|call|>") {

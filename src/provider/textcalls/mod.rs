@@ -105,21 +105,30 @@ pub(crate) fn recover(text: &str, tools: &[ToolSpec]) -> Recovered {
 /// Length of a stretch of inline reasoning at the start.
 fn thought(text: &str) -> Option<usize> {
     let inner = text.strip_prefix("<think>")?;
-    Some(inner.find("</think>").map_or(text.len(), |at| at + "<think></think>".len()))
+    Some(
+        inner
+            .find("</think>")
+            .map_or(text.len(), |at| at + "<think></think>".len()),
+    )
 }
 
 fn markup(text: &str, tools: &[ToolSpec]) -> Found {
     if let Some(inner) = text.strip_prefix("<tool_call>") {
         let skipped = text.len() - inner.len();
-        let found = xml::function(inner, tools, Some("</tool_call>")).or_else(|| json_calls::tagged(inner, "</tool_call>"));
+        let found = xml::function(inner, tools, Some("</tool_call>"))
+            .or_else(|| json_calls::tagged(inner, "</tool_call>"));
         return found.map(|(calls, length)| (calls, skipped + length));
     }
     if text.starts_with("<function=") {
         return xml::function(text, tools, None);
     }
-    for (open, close) in [("[TOOL_CALL]", "[/TOOL_CALL]"), ("[TOOL_REQUEST]", "[END_TOOL_REQUEST]")] {
+    for (open, close) in [
+        ("[TOOL_CALL]", "[/TOOL_CALL]"),
+        ("[TOOL_REQUEST]", "[END_TOOL_REQUEST]"),
+    ] {
         if let Some(inner) = text.strip_prefix(open) {
-            return json_calls::tagged(inner, close).map(|(calls, length)| (calls, open.len() + length));
+            return json_calls::tagged(inner, close)
+                .map(|(calls, length)| (calls, open.len() + length));
         }
     }
     if let Some(inner) = text.strip_prefix("<|python_tag|>") {
@@ -137,7 +146,9 @@ fn known(calls: &[TextCall], tools: &[ToolSpec]) -> bool {
 }
 
 fn spec<'a>(tools: &'a [ToolSpec], name: &str) -> Option<&'a ToolSpec> {
-    tools.iter().find(|tool| tool.name.eq_ignore_ascii_case(name.trim()))
+    tools
+        .iter()
+        .find(|tool| tool.name.eq_ignore_ascii_case(name.trim()))
 }
 
 /// A parameter's value as its schema wants it. Text stays text, verbatim.

@@ -10,9 +10,15 @@ fn tools() -> Vec<ToolSpec> {
         schema: json!({"type": "object", "properties": properties}),
     };
     vec![
-        tool("Read", json!({"file_path": {"type": "string"}, "limit": {"type": "integer"}})),
+        tool(
+            "Read",
+            json!({"file_path": {"type": "string"}, "limit": {"type": "integer"}}),
+        ),
         tool("Bash", json!({"command": {"type": "string"}})),
-        tool("Write", json!({"file_path": {"type": "string"}, "content": {"type": "string"}})),
+        tool(
+            "Write",
+            json!({"file_path": {"type": "string"}, "content": {"type": "string"}}),
+        ),
         tool("Edit", json!({"replace_all": {"type": "boolean"}})),
     ]
 }
@@ -24,7 +30,11 @@ fn found(text: &str) -> Recovered {
 #[track_caller]
 fn calls(text: &str, left: &str, want: &[(&str, Value)]) {
     let found = found(text);
-    let got: Vec<_> = found.calls.iter().map(|c| (c.name.as_str(), Value::Object(c.parsed.input.clone()))).collect();
+    let got: Vec<_> = found
+        .calls
+        .iter()
+        .map(|c| (c.name.as_str(), Value::Object(c.parsed.input.clone())))
+        .collect();
     assert_eq!(got, want, "{text}");
     assert_eq!(found.text, left, "{text}");
     for call in &found.calls {
@@ -59,21 +69,35 @@ fn hermes() {
         &[("Read", json!({})), ("Bash", json!({"command": "ls"}))],
     );
     // The closing tag as a stop word of the server, and inside a string.
-    calls("<tool_call>{\"name\":\"Read\",\"arguments\":{}}", "", &[("Read", json!({}))]);
+    calls(
+        "<tool_call>{\"name\":\"Read\",\"arguments\":{}}",
+        "",
+        &[("Read", json!({}))],
+    );
     calls(
         "<tool_call>{\"name\":\"Bash\",\"arguments\":{\"command\":\"echo '</tool_call>'\"}}</tool_call> end",
         "end",
         &[("Bash", json!({"command": "echo '</tool_call>'"}))],
     );
-    broken("<tool_call>{\"name\":\"Write\",\"arguments\":{\"content\":\"aaa", "Write");
-    broken("<tool_call>{\"name\":\"Write\",\"arguments\":{\"content\":}}</tool_call>", "Write");
+    broken(
+        "<tool_call>{\"name\":\"Write\",\"arguments\":{\"content\":\"aaa",
+        "Write",
+    );
+    broken(
+        "<tool_call>{\"name\":\"Write\",\"arguments\":{\"content\":}}</tool_call>",
+        "Write",
+    );
     calls(
         "<tool_call>{\"name\":\"Bash\",\"arguments\":{\"command\":\"a\\d\"}}</tool_call>",
         "",
         &[("Bash", json!({"command": "a\\d"}))],
     );
     // A tool that nobody offers: the tools answer that, with the list.
-    calls("<tool_call>{\"name\":\"Nope\",\"arguments\":{}}</tool_call>", "", &[("Nope", json!({}))]);
+    calls(
+        "<tool_call>{\"name\":\"Nope\",\"arguments\":{}}</tool_call>",
+        "",
+        &[("Nope", json!({}))],
+    );
     untouched("a <tool_call> is written in tags");
 }
 
@@ -95,7 +119,10 @@ fn qwen_xml() {
         &[("Edit", json!({"replace_all": true}))],
     );
     broken("<tool_call><function=Bash><parameter=command>ls", "Bash");
-    broken("<function=Bash><parameter=command>a</parameter><parameter=command>b</parameter></function>", "Bash");
+    broken(
+        "<function=Bash><parameter=command>a</parameter><parameter=command>b</parameter></function>",
+        "Bash",
+    );
 }
 
 fn dsml(bar: &str) -> String {
@@ -109,16 +136,31 @@ fn dsml(bar: &str) -> String {
 #[test]
 fn dsml_with_every_kind_of_bar() {
     let want = [
-        ("Write", json!({"file_path": "d.txt", "content": "if a < b && c > d:\n  pass\n"})),
+        (
+            "Write",
+            json!({"file_path": "d.txt", "content": "if a < b && c > d:\n  pass\n"}),
+        ),
         ("Read", json!({"file_path": "a.txt", "limit": 1})),
     ];
     for bar in ["\u{ff5c}", "\u{2016}", "\u{ff5c}\u{ff5c}", "|"] {
         calls(&dsml(bar), "Two.", &want);
-        calls(&dsml(bar).replace("tool_calls", "function_calls"), "Two.", &want);
+        calls(
+            &dsml(bar).replace("tool_calls", "function_calls"),
+            "Two.",
+            &want,
+        );
         // No outer tags, or no outer end tag.
         let bare = dsml(bar).replace(&format!("<{bar}DSML{bar}tool_calls>"), "");
-        calls(&bare.replace(&format!("</{bar}DSML{bar}tool_calls>"), ""), "Two.", &want);
-        calls(&dsml(bar).replace(&format!("</{bar}DSML{bar}tool_calls>"), ""), "Two.", &want);
+        calls(
+            &bare.replace(&format!("</{bar}DSML{bar}tool_calls>"), ""),
+            "Two.",
+            &want,
+        );
+        calls(
+            &dsml(bar).replace(&format!("</{bar}DSML{bar}tool_calls>"), ""),
+            "Two.",
+            &want,
+        );
     }
 }
 
@@ -126,20 +168,30 @@ fn dsml_with_every_kind_of_bar() {
 fn dsml_that_is_broken_does_not_run() {
     let open = "<\u{ff5c}DSML\u{ff5c}";
     let close = "</\u{ff5c}DSML\u{ff5c}";
-    broken(&format!("{open}invoke name=\"Bash\">{open}parameter name=\"command\" string=\"true\">ls"), "Bash");
     broken(
-        &format!("{open}invoke name=\"Bash\">{open}parameter name=\"command\" string=\"true\">ls{close}parameter>"),
+        &format!("{open}invoke name=\"Bash\">{open}parameter name=\"command\" string=\"true\">ls"),
         "Bash",
     );
     broken(
-        &format!("{open}invoke name=\"Read\">{open}parameter name=\"limit\" string=\"false\">[\"x\\(\"{close}parameter>{close}invoke>"),
+        &format!(
+            "{open}invoke name=\"Bash\">{open}parameter name=\"command\" string=\"true\">ls{close}parameter>"
+        ),
+        "Bash",
+    );
+    broken(
+        &format!(
+            "{open}invoke name=\"Read\">{open}parameter name=\"limit\" string=\"false\">[\"x\\(\"{close}parameter>{close}invoke>"
+        ),
         "Read",
     );
     let restarted = format!(
         "{open}invoke name=\"Bash\">{open}parameter name=\"command\" string=\"true\">ls {open}tool_calls>{open}invoke name=\"Bash\">{close}invoke>"
     );
     let found = found(&restarted);
-    assert!(!found.calls.is_empty() && found.calls.iter().all(|c| c.parsed.malformed.is_some()), "{found:?}");
+    assert!(
+        !found.calls.is_empty() && found.calls.iter().all(|c| c.parsed.malformed.is_some()),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -162,17 +214,27 @@ fn bare_json_only_as_the_whole_message_and_for_tools_on_offer() {
 fn other_brackets() {
     let want = [("Read", json!({"file_path": "a"}))];
     let json = "{\"name\":\"Read\",\"arguments\":{\"file_path\":\"a\"}}";
-    calls(&format!("[TOOL_REQUEST]{json}[END_TOOL_REQUEST]"), "", &want);
+    calls(
+        &format!("[TOOL_REQUEST]{json}[END_TOOL_REQUEST]"),
+        "",
+        &want,
+    );
     calls(&format!("[TOOL_CALL]{json}[/TOOL_CALL]"), "", &want);
     calls(&format!("<|python_tag|>{json}"), "", &want);
-    calls("<|channel|>commentary to=functions.Read<|constrain|>json<|message|>{\"file_path\":\"a\"}<|call|>", "", &want);
+    calls(
+        "<|channel|>commentary to=functions.Read<|constrain|>json<|message|>{\"file_path\":\"a\"}<|call|>",
+        "",
+        &want,
+    );
     untouched("<|channel|>commentary to=functions.Nope<|message|>{}<|call|>");
     untouched("<|channel|>final<|message|>hello");
 }
 
 #[test]
 fn talk_about_calls_does_not_run() {
-    untouched("Write it so:\n```\n<tool_call>{\"name\":\"Bash\",\"arguments\":{}}</tool_call>\n```\nDone.");
+    untouched(
+        "Write it so:\n```\n<tool_call>{\"name\":\"Bash\",\"arguments\":{}}</tool_call>\n```\nDone.",
+    );
     untouched("Use `<tool_call>{\"name\":\"Bash\",\"arguments\":{}}</tool_call>` for that.");
     untouched("a <think>or <tool_call>{\"name\":\"Bash\",\"arguments\":{}}</tool_call></think> b");
     // The twin: after the fence it does.

@@ -26,7 +26,10 @@ pub(super) fn function(text: &str, tools: &[ToolSpec], wrapper: Option<&str>) ->
             rest = trimmed;
             break true;
         }
-        let Some((key, after)) = trimmed.strip_prefix("<parameter=").and_then(|t| t.split_once('>')) else {
+        let Some((key, after)) = trimmed
+            .strip_prefix("<parameter=")
+            .and_then(|t| t.split_once('>'))
+        else {
             break false;
         };
         let Some((value, after)) = after.split_once("</parameter>") else {
