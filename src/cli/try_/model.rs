@@ -6,8 +6,9 @@ use secrecy::SecretString;
 use url::Url;
 
 use super::Args;
+use crate::cli::host;
 use crate::provider::{self, LocalServer};
-use crate::rehearsal::Rehearsal;
+use crate::rehearsal::{Rehearsal, Script};
 
 /// How long a local server may take to say that it is there.
 const LOOK: Duration = Duration::from_millis(700);
@@ -86,7 +87,23 @@ async fn named(args: &Args, base_url: &str) -> Result<Model, String> {
 }
 
 async fn rehearse() -> Result<Model, String> {
-    Err("not merged yet".to_owned())
+    let home = host::home().map_err(|error| error.to_string())?;
+    let script = Script::builtin()
+        .map_err(|error| error.to_string())?
+        .with_home(&home);
+    let rehearsal = Rehearsal::start(script)
+        .await
+        .map_err(|cause| format!("the rehearsal cannot listen on a loopback port: {cause}"))?;
+    Ok(Model {
+        base_url: rehearsal.base_url(),
+        name: rehearsal.model().to_owned(),
+        wire: Some("openai".to_owned()),
+        key_env: None,
+        rehearsal: true,
+        label: "no model: rehearsal (recorded answers; server, tools, jail and journal are real)"
+            .to_owned(),
+        _rehearsal: Some(rehearsal),
+    })
 }
 
 /// The first model that is likely to talk.
