@@ -186,6 +186,7 @@ mod tests {
             tool,
             args: serde_json::Map::new(),
             renamed: false,
+            alias: None,
         }
     }
 

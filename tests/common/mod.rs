@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 /// The binary under test; another one when it is tested as another user.
 pub fn delegate() -> PathBuf {
-    std::env::var_os("DELEGATE_TEST_BINARY").map_or_else(|| env!("CARGO_BIN_EXE_delegate").into(), PathBuf::from)
+    std::env::var_os("DELEGATE_TEST_BINARY")
+        .map_or_else(|| env!("CARGO_BIN_EXE_delegate").into(), PathBuf::from)
 }
 
 /// A fresh folder that no other test uses.
@@ -34,7 +35,9 @@ pub fn forms() -> Vec<String> {
 pub fn processes_with(marker: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").expect("/proc").flatten() {
-        let Ok(line) = fs::read(entry.path().join("cmdline")) else { continue };
+        let Ok(line) = fs::read(entry.path().join("cmdline")) else {
+            continue;
+        };
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         if line.contains(marker) && !line.contains("jail run") {
             found.push(line);

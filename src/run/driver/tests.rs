@@ -125,6 +125,7 @@ impl Names for Bench {
             tool,
             args: call.input.clone(),
             renamed: false,
+            alias: None,
         })
     }
 }

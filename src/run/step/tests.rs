@@ -29,6 +29,7 @@ impl Names for Fake {
                 tool,
                 args: call.input.clone(),
                 renamed: tool != call.name,
+                alias: None,
             }),
         }
     }
