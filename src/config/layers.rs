@@ -173,7 +173,7 @@ impl Config {
         })
     }
 
-    fn from_own(&self, name: &str) -> Option<Sourced<Setting>> {
+    fn in_own(&self, name: &str) -> Option<Sourced<Setting>> {
         let (_, value) = self.own.settings.iter().find(|(key, _)| *key == name)?;
         Some(Sourced::new(
             value.clone(),
@@ -198,14 +198,14 @@ impl Config {
     pub(super) fn below_flags(&self, name: &str) -> Option<Sourced<Setting>> {
         Self::from_given(&self.ours, name, false)
             .or_else(|| Self::from_given(&self.old, name, false))
-            .or_else(|| self.from_own(name))
+            .or_else(|| self.in_own(name))
     }
 
     /// A setting as given for the `deepseek` tools, the legacy file included.
     pub(super) fn deepseek(&self, name: &str, legacy: &Legacy) -> Option<Sourced<Setting>> {
         Self::from_given(&self.flags, name, true)
             .or_else(|| Self::from_given(&self.ours, name, false))
-            .or_else(|| self.from_own(name))
+            .or_else(|| self.in_own(name))
             .or_else(|| {
                 let number = match name {
                     "max_turns" => legacy.max_turns,
