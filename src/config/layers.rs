@@ -181,6 +181,15 @@ impl Config {
         ))
     }
 
+    /// The text of a flag: what a person says to one server holds for both
+    /// families of its tools.
+    pub(super) fn flag(&self, name: &str) -> Option<Sourced<String>> {
+        Self::from_given(&self.flags, name, true).map(|given| Sourced {
+            value: given.value.show(),
+            origin: given.origin,
+        })
+    }
+
     /// A setting as given for the `agents` tools, by whatever layer.
     pub(super) fn agents(&self, name: &str) -> Option<Sourced<Setting>> {
         Self::from_given(&self.flags, name, true).or_else(|| self.below_flags(name))

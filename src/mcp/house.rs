@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -20,8 +21,9 @@ use crate::config::{
     endpoint_for_deepseek,
 };
 use crate::journal::{Journal, JournalError};
+use crate::provider::{self, Endpoint};
 use crate::run::{RunEvent, RunOutcome, RunSpec, Toolset};
-use crate::store::{StateDir, make_folder, open_file};
+use crate::store::{make_folder, open_file};
 use crate::tools::Capability;
 use crate::workspace::{Busy, Lease, Workspace, WorkspaceError, WorkspaceId};
 
@@ -52,6 +54,9 @@ pub struct House {
     /// the same path is not what the host was told of.
     seen: Mutex<BTreeMap<PathBuf, WorkspaceId>>,
 }
+
+/// Longest that `local_backend_status` waits.
+const STATUS_WAIT: Duration = Duration::from_secs(10);
 
 /// Most answers kept whole; older ones go.
 const KEPT_ANSWERS: usize = 100;
@@ -324,7 +329,45 @@ impl Rooms for House {
     }
 
     fn status(&self) -> Boxed<'_, BackendStatus> {
-        Box::pin(async { BackendStatus::default() })
+        Box::pin(async {
+            let (mut status, endpoint) = match self.configured() {
+                Ok(configured) => configured,
+                Err(trouble) => {
+                    return BackendStatus {
+                        error: Some(trouble.to_string()),
+                        ..BackendStatus::default()
+                    };
+                }
+            };
+            let (alive, models) = tokio::join!(
+                provider::liveness(&endpoint.base_url, endpoint.key.as_ref(), STATUS_WAIT),
+                tokio::time::timeout(
+                    STATUS_WAIT,
+                    provider::list_models(&endpoint.base_url, endpoint.key.as_ref())
+                ),
+            );
+            match alive {
+                Ok(alive) => {
+                    status.liveness = Some(alive.body);
+                    status.liveness_status = Some(alive.status);
+                    status.liveness_ms = u64::try_from(alive.took.as_millis()).ok();
+                }
+                Err(why) => status.error = Some(why),
+            }
+            match models {
+                Ok(Ok(models)) => {
+                    status.available_models = Some(models.into_iter().take(20).collect());
+                }
+                Ok(Err(error)) => {
+                    status.models_error = Some(match error.status {
+                        Some(code) => format!("HTTP {code}"),
+                        None => error.text,
+                    });
+                }
+                Err(_) => status.models_error = Some(format!("no answer within {STATUS_WAIT:?}")),
+            }
+            status
+        })
     }
 
     fn keep_answer(&self, run_id: &str, text: &str) -> Option<PathBuf> {
@@ -339,6 +382,19 @@ impl Rooms for House {
 }
 
 impl House {
+    /// What `local_backend_status` knows without asking anybody.
+    fn configured(&self) -> Result<(BackendStatus, Endpoint), Trouble> {
+        let config = self.config()?;
+        let target = endpoint_for_agent(&config, &AgentAsk::default()).map_err(not_configured)?;
+        let status = BackendStatus {
+            configured_url: Some(target.endpoint.base_url.to_string()),
+            default_model: Some(target.endpoint.model.clone()),
+            agents_dir: config.agents_dir().value.display().to_string(),
+            ..BackendStatus::default()
+        };
+        Ok((status, target.endpoint))
+    }
+
     fn mode_word(&self) -> &'static str {
         match self.flags.env.get("DEEPSEEK_MODE").map(String::as_str) {
             None | Some("auto") => "auto",
