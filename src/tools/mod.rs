@@ -5,10 +5,13 @@
 //! in: it names, checks, journals and runs.
 
 pub mod names;
+mod proto;
 mod specs;
+mod worker;
 
 pub use names::canonical;
 pub use specs::specs;
+pub use worker::worker_main;
 
 use jail::Denial;
 use serde::{Deserialize, Serialize};
