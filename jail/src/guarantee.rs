@@ -20,7 +20,8 @@ pub enum Guarantee {
     Writes,
     /// Protected paths inside writable grants stay as they were.
     Protected,
-    /// Existence, size, times and links outside the grants stay unknown.
+    /// Existence, size, modes, times and links outside the grants can be
+    /// neither seen nor changed.
     Metadata,
     /// No packet leaves, except as the network mode says.
     Network,

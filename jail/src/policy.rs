@@ -46,6 +46,29 @@ impl fmt::Display for Access {
     }
 }
 
+impl std::str::FromStr for Access {
+    type Err = String;
+
+    /// Reads `read`, `write`, `execute`, joined by `+`. What can be written or
+    /// executed can be read as well.
+    fn from_str(text: &str) -> Result<Access, String> {
+        let mut access = Access::empty();
+        for word in text.split('+') {
+            access |= match word.trim() {
+                "read" => Access::READ,
+                "write" => Access::READ | Access::WRITE,
+                "execute" => Access::READ | Access::EXECUTE,
+                other => {
+                    return Err(format!(
+                        "{other:?} is no access; use read, write or execute, joined by +"
+                    ));
+                }
+            };
+        }
+        Ok(access)
+    }
+}
+
 /// Where a grant came from, so that a person can find the line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
@@ -218,6 +241,28 @@ pub struct Verdict {
 }
 
 impl Policy {
+    /// A policy that grants nothing, with the network off.
+    pub fn empty() -> Self {
+        Policy {
+            name: "empty".to_owned(),
+            workspace: None,
+            cwd: PathBuf::from("/"),
+            grants: Vec::new(),
+            links: Vec::new(),
+            empty_dirs: Vec::new(),
+            scratch: Vec::new(),
+            protect: Vec::new(),
+            hide: Vec::new(),
+            network: Network::Off,
+            env: Vec::new(),
+            limits: Limits::default(),
+            deadline: None,
+            observe: Observe::Off,
+            relax: Vec::new(),
+            floor: BTreeMap::new(),
+        }
+    }
+
     /// The deepest grant that covers `path` (absolute, lexically normal).
     pub fn grant_for(&self, path: &Path) -> Option<&Grant> {
         self.grants
@@ -227,6 +272,32 @@ impl Policy {
                 Kind::File => path == grant.path,
             })
             .max_by_key(|grant| grant.path.components().count())
+    }
+
+    /// Whether `path` lies in a private temporary folder, and in no grant and no
+    /// empty folder below it.
+    pub fn is_scratch(&self, path: &Path) -> bool {
+        self.scratch_for(path).is_some_and(|dir| {
+            self.grant_for(path)
+                .is_none_or(|grant| !grant.path.starts_with(dir))
+        })
+    }
+
+    /// The deepest private temporary folder that covers `path`, unless an empty
+    /// read-only folder in it does.
+    pub fn scratch_for(&self, path: &Path) -> Option<&Path> {
+        let deepest = |dirs: &'_ [PathBuf]| {
+            dirs.iter()
+                .enumerate()
+                .filter(|(_, dir)| path.starts_with(dir))
+                .max_by_key(|(_, dir)| dir.components().count())
+                .map(|(at, dir)| (at, dir.components().count()))
+        };
+        let (at, depth) = deepest(&self.scratch)?;
+        match deepest(&self.empty_dirs) {
+            Some((_, empty)) if empty > depth => None,
+            _ => Some(&self.scratch[at]),
+        }
     }
 
     /// Answers whether `asked` is allowed on `path` (absolute, lexically
@@ -241,13 +312,9 @@ impl Policy {
             };
         }
         let covering = self.grant_for(path);
-        let scratch = self
-            .scratch
-            .iter()
-            .filter(|dir| path.starts_with(dir))
-            .max_by_key(|dir| dir.components().count());
+        let scratch = self.scratch_for(path);
         let (mut given, by) = match (covering, scratch) {
-            (Some(grant), Some(dir)) if dir.starts_with(&grant.path) && *dir != grant.path => {
+            (Some(grant), Some(dir)) if dir.starts_with(&grant.path) && dir != grant.path => {
                 (Access::all(), None)
             }
             (Some(grant), _) => (grant.access, Some(grant.origin.clone())),

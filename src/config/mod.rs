@@ -1,8 +1,40 @@
 //! Settings with where each came from.
+//!
+//! Layers, the first that says something wins: flag, environment,
+//! `~/.config/delegate/config.toml`, the legacy `~/.deepseek-mcp/config.json`
+//! (for the `deepseek` tools only), default. Everything here is pure and takes
+//! environment and file texts by parameter; [`Sources::read`] is the only
+//! place that touches the disk. Every room may call this one.
+
+mod credential;
+mod env;
+mod error;
+mod files;
+mod gateway;
+mod keys;
+mod layers;
+mod legacy;
+mod legacy_json;
+mod models;
+mod own;
+mod resolve;
+mod show;
+mod target;
+mod url;
+
+pub use credential::{Reasoning, is_deepseek_host};
+pub use error::ConfigError;
+pub use files::{FileText, Sources};
+pub use keys::{KEYS, Key, Kind, Setting};
+pub use layers::{Config, Mode, Origin, Sourced};
+pub use legacy::Legacy;
+pub use models::{ModelFacts, ModelTable};
+pub use resolve::{AgentAsk, Profile, Target, endpoint_for_agent, endpoint_for_deepseek};
+pub use show::Shown;
+pub use target::{Endpoint, ToolMode, Wire};
+pub use url::is_loopback;
 
 use std::time::Duration;
-
-use crate::provider::ToolMode;
 
 /// Settings of one run; the names are those of `--set`, of the configuration
 /// file and of the replay corpus. Times in the file are milliseconds.
@@ -39,6 +71,12 @@ pub struct RunSettings {
     pub max_run: Duration,
     /// `tool_mode`: `auto`, `native` or `structured`.
     pub tool_mode: ToolMode,
+    /// `max_nudges`: how often a run asks again after an empty answer or one
+    /// that only announces work.
+    pub max_nudges: u32,
+    /// `keep_tool_results`: newest messages with tool results that pruning
+    /// leaves whole; 0 never prunes.
+    pub keep_tool_results: u32,
 }
 
 impl Default for RunSettings {
@@ -59,6 +97,8 @@ impl Default for RunSettings {
             bash_timeout: Duration::from_secs(120),
             max_run: Duration::from_secs(18_000),
             tool_mode: ToolMode::Auto,
+            max_nudges: 1,
+            keep_tool_results: 6,
         }
     }
 }

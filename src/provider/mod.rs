@@ -17,6 +17,7 @@ mod endpoint;
 mod errors;
 mod exchange;
 mod history;
+mod liveness;
 mod mask;
 mod mode;
 mod openai_decode;
@@ -34,51 +35,16 @@ pub use client::Client;
 pub use content::{Block, Image, Message, Role, ToolResult, ToolUse};
 pub use discover::{Candidate, LocalServer, discover, list_models, usual_candidates};
 pub use endpoint::is_loopback;
+pub use liveness::{Liveness, liveness};
 pub use resend::Resend;
+
+// They stand in `config`, one floor below, because configuration decides them.
+pub use crate::config::{Endpoint, ToolMode, Wire};
 
 use std::time::Duration;
 
-use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-/// The wire format of an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Wire {
-    /// OpenAI Chat Completions: `BASE/chat/completions`.
-    Openai,
-    /// Anthropic Messages: `BASE/v1/messages` (or `BASE/messages` where BASE ends in `/v1`).
-    Anthropic,
-}
-
-/// How tools are offered to the model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ToolMode {
-    /// `native`, then `structured` when the server shows no usable native calls.
-    #[default]
-    Auto,
-    /// The wire's own tool calls.
-    Native,
-    /// A `json_schema` response format that holds one action a turn.
-    Structured,
-}
-
-/// Where a model is, and as whom to speak to it.
-#[derive(Clone, Debug)]
-pub struct Endpoint {
-    /// Base URL as the person gave it.
-    pub base_url: url::Url,
-    /// Wire format.
-    pub wire: Wire,
-    /// Model name as the provider knows it.
-    pub model: String,
-    /// The key; never printed.
-    pub key: Option<SecretString>,
-    /// `reasoning_effort` and `thinking` keys to add to the request body.
-    pub extra_body: serde_json::Map<String, Value>,
-}
 
 /// A tool as a model is told of it.
 #[derive(Clone, Debug, PartialEq)]

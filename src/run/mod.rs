@@ -1,7 +1,24 @@
 //! One delegated run: turns, tools, budgets, the end.
 //!
-//! [`execute`](fn@execute) is called by both faces; it streams [`RunEvent`]s
-//! and gives one [`RunOutcome`].
+//! [`step::Loop`] decides, as a pure function of what has happened; [`drive`]
+//! does what it says with any [`Model`] and any [`Tools`]; `execute` gives it
+//! the real ones and is what both faces call. It streams [`RunEvent`]s and
+//! gives one [`RunOutcome`].
+//!
+//! Who calls it has opened the workspace, holds its lease and has dealt with a
+//! pending journal before: these refuse a run, and a refused run has no outcome.
+
+mod calls;
+mod driver;
+pub mod prompt;
+mod prune;
+mod record;
+mod repeat;
+mod rules;
+pub mod step;
+
+pub use driver::{Drive, Model, Tools, drive};
+pub use rules::{Action, Budgets, Done, End, Event, Names, Planned, Rules, Unfit};
 
 use std::path::PathBuf;
 
@@ -59,7 +76,9 @@ pub enum Toolset {
     Deepseek,
 }
 
-/// One executed tool call; refused and malformed calls are not executions.
+/// One executed tool call. A call that was refused before it ran (unknown tool,
+/// arguments that do not parse or fit, a tool outside the capability) is none;
+/// one that ran and was refused its path is one that failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Execution {
     /// Canonical tool name.
@@ -131,6 +150,9 @@ pub struct RunOutcome {
     pub outcome: Outcome,
     /// Class of the failure.
     pub error_class: Option<ErrorClass>,
+    /// Stable code of a local failure, such as `jail_floor`.
+    #[serde(default)]
+    pub error_code: Option<String>,
     /// Text of the failure.
     pub error_text: Option<String>,
     /// The answer; reasoning and tool markup are no part of it.
@@ -155,8 +177,40 @@ pub struct RunOutcome {
     pub model: Option<String>,
     /// Wall-clock seconds.
     pub duration_seconds: f64,
-    /// `arguments_repaired`, `text_tool_call_recovered`, `tool_renamed`.
+    /// `arguments_repaired`, `text_tool_call_recovered`, `tool_renamed`,
+    /// `structured_mode`.
     pub flags: Vec<String>,
+    /// What the loop did besides.
+    #[serde(default)]
+    pub facts: LoopFacts,
+}
+
+/// Counts and notes of the loop; most fields are results of
+/// `delegate_to_local_agent`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoopFacts {
+    /// The turn limit.
+    pub max_turns: u32,
+    /// Why the last answer stopped: `end_turn`, `tool_use`, `max_tokens`,
+    /// `content_filter`, `turn_limit_pending_tools` or `unknown`.
+    pub stop_reason: Option<String>,
+    /// Tool calls asked for, whether they ran or not.
+    pub tool_calls: u32,
+    /// Calls that could not be run: cut off, unknown tool, wrong arguments.
+    pub malformed_calls: u32,
+    /// Calls answered by a pointer to an earlier identical one.
+    pub deduped_calls: u32,
+    /// Tool results taken out of the conversation to save room.
+    pub evicted_tool_results: u32,
+    /// Times the model was asked again.
+    pub nudges: u32,
+    /// What it said to that, where it only said the same again.
+    pub nudge_reply: Option<String>,
+    /// Whether it went back to work after being asked again.
+    pub resumed_after_nudge: bool,
+    /// Whether `final_text` is the text of the last answer.
+    pub terminal_text: bool,
 }
 
 /// What happens while a run is under way.

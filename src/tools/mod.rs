@@ -4,6 +4,15 @@
 //! descriptor; each Bash call is a jail of its own. [`Toolbox`] is the only way
 //! in: it names, checks, journals and runs.
 
+pub mod names;
+mod proto;
+mod specs;
+mod worker;
+
+pub use names::canonical;
+pub use specs::specs;
+pub use worker::worker_main;
+
 use jail::Denial;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -29,6 +38,9 @@ pub struct ToolCall {
     pub args: Map<String, Value>,
     /// Whether name or parameter names had to be mapped.
     pub renamed: bool,
+    /// `read_file`, `write_file` or `run_bash` when it was called by that name:
+    /// the result then has the form that agent files written for it expect.
+    pub alias: Option<&'static str>,
 }
 
 /// A file change that the journal holds.

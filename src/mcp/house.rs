@@ -1,0 +1,419 @@
+//! The rooms of the binary: from a call to a run, by way of configuration,
+//! workspace, lease and journal.
+//!
+//! Environment and flags are those of the server's start; the files of the
+//! configuration are read at every call, so that a mended one helps at once.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::rooms::{
+    Acknowledged, AgentEntry, AgentList, AgentOrder, BackendStatus, Boxed, DeepseekOrder,
+    PendingChange, Prepared, Rooms, Standing, Trouble,
+};
+use crate::config::{
+    AgentAsk, Config, ConfigError, Mode, Profile, Sources, endpoint_for_agent,
+    endpoint_for_deepseek,
+};
+use crate::journal::{Journal, JournalError};
+use crate::provider::{self, Endpoint};
+use crate::run::{RunEvent, RunOutcome, RunSpec, Toolset};
+use crate::store::{make_folder, open_file};
+use crate::tools::Capability;
+use crate::workspace::{Busy, Lease, Workspace, WorkspaceError, WorkspaceId};
+
+/// What the server was started with.
+#[derive(Clone)]
+pub struct Flags {
+    /// Flags that stand for settings: name, value, how the person wrote it.
+    pub settings: Vec<(String, String, String)>,
+    /// The environment.
+    pub env: BTreeMap<String, String>,
+    /// The home folder, if it is known.
+    pub home: Option<PathBuf>,
+    /// The working directory.
+    pub cwd: PathBuf,
+    /// `--workspace`.
+    pub workspace: Option<PathBuf>,
+    /// State folder, if it is known.
+    pub state_dir: Option<PathBuf>,
+    /// Folder of the execution leases, if not the one shared by all servers.
+    pub locks_dir: Option<PathBuf>,
+}
+
+/// The rooms below, wired together.
+pub struct House {
+    flags: Flags,
+    journal: OnceLock<Arc<Journal>>,
+    /// DeepSeek workspaces as they were when first used: another folder under
+    /// the same path is not what the host was told of.
+    seen: Mutex<BTreeMap<PathBuf, WorkspaceId>>,
+}
+
+/// Longest that `local_backend_status` waits.
+const STATUS_WAIT: Duration = Duration::from_secs(10);
+
+/// Most answers kept whole; older ones go.
+const KEPT_ANSWERS: usize = 100;
+
+const NO_HOME: &str =
+    "HOME is not set and the user database names no home folder; pass HOME to the server";
+
+impl House {
+    /// Touches nothing.
+    pub fn new(flags: Flags) -> House {
+        House {
+            flags,
+            journal: OnceLock::new(),
+            seen: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    fn home(&self) -> Result<&Path, Trouble> {
+        self.flags
+            .home
+            .as_deref()
+            .ok_or_else(|| Trouble::NotConfigured(NO_HOME.to_owned()))
+    }
+
+    fn state_dir(&self) -> Result<&Path, Trouble> {
+        self.flags
+            .state_dir
+            .as_deref()
+            .ok_or_else(|| Trouble::NotConfigured(NO_HOME.to_owned()))
+    }
+
+    fn config(&self) -> Result<Config, Trouble> {
+        let read = || -> Result<Config, ConfigError> {
+            let mut sources = Sources::read(
+                self.flags.home.as_deref().unwrap_or(Path::new("/")),
+                self.flags.env.clone(),
+            )?;
+            sources.flags = self.flags.settings.clone();
+            Config::load(sources)
+        };
+        self.home()?;
+        read().map_err(not_configured)
+    }
+
+    fn journal(&self) -> Result<Arc<Journal>, Trouble> {
+        if let Some(journal) = self.journal.get() {
+            return Ok(Arc::clone(journal));
+        }
+        let journal = Journal::open(self.state_dir()?).map_err(|error| blocked(&error))?;
+        Ok(Arc::clone(self.journal.get_or_init(|| Arc::new(journal))))
+    }
+
+    fn lease(&self, workspace: &Workspace, capability: Capability) -> Result<Lease, Trouble> {
+        let locks = match &self.flags.locks_dir {
+            Some(locks) => locks.clone(),
+            // Where the old server has its own, so that each sees the other.
+            None => self.home()?.join(".deepseek-mcp/locks"),
+        };
+        let shared = capability == Capability::Readonly;
+        Lease::acquire(&locks, workspace, shared).map_err(|busy| match busy {
+            Busy::Taken { .. } => Trouble::Busy(busy.to_string()),
+            _ => Trouble::Blocked(busy.to_string()),
+        })
+    }
+
+    fn open(&self, path: &Path) -> Result<Workspace, WorkspaceError> {
+        Workspace::open_for(path, self.flags.home.as_deref())
+    }
+
+    /// The workspace of the DeepSeek tools.
+    fn deepseek_workspace(&self, config: &Config) -> Result<Workspace, Trouble> {
+        let path = match &self.flags.workspace {
+            Some(path) => self.flags.cwd.join(path),
+            None => {
+                config
+                    .deepseek_workspace(&self.flags.cwd)
+                    .map_err(not_configured)?
+                    .value
+            }
+        };
+        let workspace = self
+            .open(&path)
+            .map_err(|error| Trouble::NotConfigured(error.to_string()))?;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = seen
+            .entry(workspace.root().to_owned())
+            .or_insert_with(|| workspace.id().clone());
+        if first != workspace.id() {
+            return Err(Trouble::Blocked(format!(
+                "the workspace {} is not the folder that it was when this server first used it; restart the server",
+                workspace.root().display()
+            )));
+        }
+        Ok(workspace)
+    }
+
+    /// A run that could change the program that jails it is no run in a jail.
+    fn check_program(&self, workspace: &Workspace, capability: Capability) -> Result<(), Trouble> {
+        if capability == Capability::Readonly {
+            return Ok(());
+        }
+        let program = std::env::current_exe()
+            .and_then(|path| path.canonicalize())
+            .map_err(|cause| Trouble::Other(format!("this program cannot be found: {cause}")))?;
+        if program.starts_with(workspace.root()) {
+            return Err(Trouble::NotConfigured(format!(
+                "the running delegate ({}) lies in the workspace, where a run could change it; install it outside, or choose another workspace",
+                program.display()
+            )));
+        }
+        Ok(())
+    }
+
+    /// IDs of changes that nobody acknowledged.
+    fn unacknowledged(&self, workspace: &Workspace) -> Result<Vec<String>, Trouble> {
+        self.journal()?
+            .pending_ids(workspace.id())
+            .map_err(|error| blocked(&error))
+    }
+
+    fn reports_only(&self) -> bool {
+        self.flags
+            .env
+            .get("DELEGATE_RECOVERY")
+            .is_some_and(|word| word == "report")
+    }
+}
+
+fn not_configured(error: ConfigError) -> Trouble {
+    Trouble::NotConfigured(error.to_string())
+}
+
+fn blocked(error: &JournalError) -> Trouble {
+    match error {
+        JournalError::BadId { .. } | JournalError::TooManyIds { .. } => {
+            Trouble::Invalid(error.to_string())
+        }
+        _ => Trouble::Blocked(error.to_string()),
+    }
+}
+
+fn pending_notice(ids: &[String]) -> String {
+    format!(
+        "changes of earlier runs in this workspace are not acknowledged: {}; \
+         get_deepseek_recovery lists them, acknowledge_deepseek_mutations settles them once they are checked",
+        ids.join(", ")
+    )
+}
+
+impl Rooms for House {
+    fn agent(&self, _order: &AgentOrder) -> Result<Prepared, Trouble> {
+        Err(Trouble::Other("not merged yet".to_owned()))
+    }
+
+    fn deepseek(&self, order: &DeepseekOrder) -> Result<Prepared, Trouble> {
+        let config = self.config()?;
+        if config.deepseek_mode().map_err(not_configured)? == Mode::Off {
+            return Err(Trouble::ModeOff);
+        }
+        let profile = match order.profile.as_str() {
+            "pro" => Profile::Pro,
+            _ => Profile::Flash,
+        };
+        let target = endpoint_for_deepseek(&config, profile).map_err(not_configured)?;
+        let workspace = self.deepseek_workspace(&config)?;
+        self.check_program(&workspace, order.capability)?;
+        let lease = self.lease(&workspace, order.capability)?;
+        // Under the lease: no run can add to them any more.
+        let pending = self.unacknowledged(&workspace)?;
+        let mut notices = target.notes;
+        if !pending.is_empty() {
+            let notice = pending_notice(&pending);
+            if !self.reports_only() {
+                return Err(Trouble::Blocked(notice));
+            }
+            notices.push(notice);
+        }
+        Ok(Prepared {
+            spec: RunSpec {
+                task: order.task.clone(),
+                context: order.context.clone(),
+                capability: order.capability,
+                workspace: workspace.root().to_owned(),
+                endpoint: target.endpoint,
+                settings: target.settings,
+                agent: None,
+                toolset: Toolset::Deepseek,
+                state_dir: self.state_dir()?.to_owned(),
+                mode_tag: None,
+            },
+            agent_source: None,
+            notices,
+            held: Box::new(lease),
+        })
+    }
+
+    fn execute<'a>(
+        &'a self,
+        _spec: RunSpec,
+        _events: &'a mut (dyn FnMut(RunEvent) + Send),
+        _cancel: &'a CancellationToken,
+    ) -> Boxed<'a, RunOutcome> {
+        Box::pin(async move { panic!("not merged yet") })
+    }
+
+    fn standing(&self) -> Standing {
+        let config = match self.config() {
+            Ok(config) => config,
+            Err(trouble) => {
+                return Standing {
+                    mode: self.mode_word().to_owned(),
+                    setup: Err(trouble.to_string()),
+                };
+            }
+        };
+        let setup = config
+            .deepseek_mode()
+            .map_err(not_configured)
+            .and_then(|_| endpoint_for_deepseek(&config, Profile::Flash).map_err(not_configured))
+            .and_then(|target| {
+                let workspace = self.deepseek_workspace(&config)?;
+                self.check_program(&workspace, Capability::Coding)?;
+                Ok((workspace.root().to_owned(), target.endpoint.model))
+            });
+        Standing {
+            mode: self.mode_word().to_owned(),
+            setup: setup.map_err(|trouble| trouble.to_string()),
+        }
+    }
+
+    fn pending(&self) -> Result<Vec<PendingChange>, Trouble> {
+        let workspace = self.deepseek_workspace(&self.config()?)?;
+        let pending = self
+            .journal()?
+            .pending(workspace.id(), workspace.root())
+            .map_err(|error| blocked(&error))?;
+        Ok(pending
+            .into_iter()
+            .map(|change| PendingChange {
+                transaction_id: change.transaction_id,
+                tool: change.tool,
+                path: change.path,
+                sha256: change.sha256.map(|digest| digest.to_string()),
+                status: change.status.name().to_owned(),
+                warnings: change.warnings,
+                order: change.order,
+                at_ms: change.at_ms,
+                run_id: change.run_id,
+                sha256_before: change.sha256_before.map(|digest| digest.to_string()),
+            })
+            .collect())
+    }
+
+    fn acknowledge(&self, ids: &[String]) -> Result<Acknowledged, Trouble> {
+        let workspace = self.deepseek_workspace(&self.config()?)?;
+        let _lease = self.lease(&workspace, Capability::Coding)?;
+        let done = self
+            .journal()?
+            .acknowledge(workspace.id(), ids)
+            .map_err(|error| blocked(&error))?;
+        Ok(Acknowledged {
+            acknowledged: done.acknowledged,
+            pending: done.remaining,
+            unknown: done.unknown,
+        })
+    }
+
+    fn agents(&self) -> AgentList {
+        AgentList::default()
+    }
+
+    fn status(&self) -> Boxed<'_, BackendStatus> {
+        Box::pin(async {
+            let (mut status, endpoint) = match self.configured() {
+                Ok(configured) => configured,
+                Err(trouble) => {
+                    return BackendStatus {
+                        error: Some(trouble.to_string()),
+                        ..BackendStatus::default()
+                    };
+                }
+            };
+            let (alive, models) = tokio::join!(
+                provider::liveness(&endpoint.base_url, endpoint.key.as_ref(), STATUS_WAIT),
+                tokio::time::timeout(
+                    STATUS_WAIT,
+                    provider::list_models(&endpoint.base_url, endpoint.key.as_ref())
+                ),
+            );
+            match alive {
+                Ok(alive) => {
+                    status.liveness = Some(alive.body);
+                    status.liveness_status = Some(alive.status);
+                    status.liveness_ms = u64::try_from(alive.took.as_millis()).ok();
+                }
+                Err(why) => status.error = Some(why),
+            }
+            match models {
+                Ok(Ok(models)) => {
+                    status.available_models = Some(models.into_iter().take(20).collect());
+                }
+                Ok(Err(error)) => {
+                    status.models_error = Some(match error.status {
+                        Some(code) => format!("HTTP {code}"),
+                        None => error.text,
+                    });
+                }
+                Err(_) => status.models_error = Some(format!("no answer within {STATUS_WAIT:?}")),
+            }
+            status
+        })
+    }
+
+    fn keep_answer(&self, run_id: &str, text: &str) -> Option<PathBuf> {
+        let folder = self.flags.state_dir.as_ref()?.join("answers");
+        make_folder(&folder).ok()?;
+        forget_old(&folder);
+        let path = folder.join(format!("{run_id}.txt"));
+        let mut file = open_file(&path).ok()?;
+        file.write_all(text.as_bytes()).ok()?;
+        Some(path)
+    }
+}
+
+impl House {
+    /// What `local_backend_status` knows without asking anybody.
+    fn configured(&self) -> Result<(BackendStatus, Endpoint), Trouble> {
+        let config = self.config()?;
+        let target = endpoint_for_agent(&config, &AgentAsk::default()).map_err(not_configured)?;
+        let status = BackendStatus {
+            configured_url: Some(target.endpoint.base_url.to_string()),
+            default_model: Some(target.endpoint.model.clone()),
+            agents_dir: config.agents_dir().value.display().to_string(),
+            ..BackendStatus::default()
+        };
+        Ok((status, target.endpoint))
+    }
+
+    fn mode_word(&self) -> &'static str {
+        match self.flags.env.get("DEEPSEEK_MODE").map(String::as_str) {
+            None | Some("auto") => "auto",
+            Some("off") => "off",
+            Some(_) => "invalid",
+        }
+    }
+}
+
+/// Leaves room for one more answer. Names begin with a ULID: their order is
+/// that of time.
+fn forget_old(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    names.sort_unstable();
+    let surplus = (names.len() + 1).saturating_sub(KEPT_ANSWERS);
+    for name in names.iter().take(surplus) {
+        let _ = std::fs::remove_file(folder.join(name));
+    }
+}
