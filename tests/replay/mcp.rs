@@ -13,31 +13,35 @@ use super::judge;
 use super::server::Server;
 use super::{Case, KEY, MODEL};
 
-/// How a server is told where its model is: the one place that knows it.
+/// How a server is told of its model, its settings and its agent: the one place
+/// that knows it.
 fn serve(case: &Case, port: u16, place: &Place) -> Command {
     let mut command = delegate(&place.home);
-    command.arg("serve").current_dir(&place.workspace);
-    let config = place.home.join(".config/delegate");
-    std::fs::create_dir_all(&config).expect("a folder");
-    let mut lines: Vec<String> = case
-        .settings()
-        .iter()
-        .map(|(key, value)| format!("{key} = {value}"))
-        .collect();
-    lines.sort();
-    std::fs::write(config.join("config.toml"), lines.join("\n")).expect("a configuration");
-    let url = case.base_url(port);
+    let agents = place.home.join("agents");
+    std::fs::create_dir_all(&agents).expect("a folder");
+    let agent = "---\nname: replay\ndescription: plays a case\n---\nDo the task.\n";
+    std::fs::write(agents.join("replay.md"), agent).expect("an agent");
     command
-        .env("DELEGATE_LOCAL_URL", url)
+        .arg("serve")
+        .current_dir(&place.workspace)
+        .env("DELEGATE_LOCAL_AGENTS_DIR", agents)
+        .env("DELEGATE_LOCAL_URL", case.base_url(port))
         .env("DELEGATE_LOCAL_KEY", KEY)
-        .env("DELEGATE_LOCAL_MODEL", MODEL);
+        .env("DELEGATE_LOCAL_MODEL", MODEL)
+        .env("DELEGATE_WIRE", &case.format);
+    for (key, value) in case.settings() {
+        command.env(
+            format!("DELEGATE_{}", key.to_uppercase()),
+            value.to_string(),
+        );
+    }
     command
 }
 
 /// The tool that is called, and how it takes a task.
 fn call(case: &Case, place: &Place) -> Value {
     json!({"name": "delegate_to_local_agent", "arguments": {
-        "agent": "general", "task": case.task, "workdir": place.workspace, "model": MODEL,
+        "agent_name": "replay", "task": case.task, "workdir": place.workspace, "model": MODEL,
     }})
 }
 

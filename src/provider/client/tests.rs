@@ -268,6 +268,36 @@ async fn tries_are_counted_and_the_last_failure_is_told() {
 }
 
 #[tokio::test]
+async fn an_event_called_error_is_one() {
+    let one = RunSettings {
+        max_attempts: 1,
+        ..settings()
+    };
+    for (data, class, says) in [
+        (
+            "{\"code\":500,\"message\":\"not the expected peg-native format\",\"type\":\"server_error\"}",
+            ErrorClass::UpstreamError,
+            "peg-native",
+        ),
+        (
+            "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"x\"}}",
+            ErrorClass::Overloaded,
+            "x",
+        ),
+        ("out of memory", ErrorClass::UpstreamError, "out of memory"),
+        ("", ErrorClass::UpstreamError, "without a word"),
+    ] {
+        let events = format!("{ANSWER}event: error\ndata: {data}\n\n");
+        let error = once(vec![Act::Say(stream(&events))], &one)
+            .await
+            .0
+            .unwrap_err();
+        assert_eq!(error.class, class, "{data}");
+        assert!(error.text.contains(says), "{}", error.text);
+    }
+}
+
+#[tokio::test]
 async fn a_wait_longer_than_a_minute_is_not_sat_through() {
     let long = Act::Say("HTTP/1.1 429 X\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n".into());
     let error = once(vec![long], &settings()).await.0.unwrap_err();
