@@ -73,7 +73,7 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Jail(args) => jail::main(args),
         Command::Doctor(args) => doctor::main(args),
         Command::Config(args) => config::main(args),
-        Command::ToolWorker => exit::Exit::Usage.into(),
+        Command::ToolWorker => crate::tools::worker_main(),
     }
 }
 
