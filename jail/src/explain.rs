@@ -146,8 +146,9 @@ impl fmt::Display for Explanation {
         for dir in &self.scratch {
             writeln!(f, "  {}", dir.display())?;
         }
+        writeln!(f, "\nempty and read-only, but for what is granted in it")?;
         for dir in &self.empty {
-            writeln!(f, "\nempty and read-only\n  {}", dir.display())?;
+            writeln!(f, "  {}", dir.display())?;
         }
         if !self.protect.is_empty() {
             writeln!(f, "\nprotected inside what can be written")?;
@@ -267,7 +268,11 @@ fn because(policy: &Policy, located: &Path, verdict: &Verdict, asked: Access) ->
                 .iter()
                 .find(|protect| protect.path == *taken)
                 .map_or("", |protect| protect.origin.reason.as_str());
-            return format!("{} stays as it is: {reason}", taken.display());
+            return if taken == located {
+                format!("it stays as it is: {reason}")
+            } else {
+                format!("{} stays as it is: {reason}", taken.display())
+            };
         }
     }
     if let Some(dir) = scratch_for(policy, located) {
@@ -293,7 +298,7 @@ fn because(policy: &Policy, located: &Path, verdict: &Verdict, asked: Access) ->
             }
         }
         None if policy.empty_dirs.iter().any(|dir| dir == located) => {
-            "it is the home directory, shown empty and read-only".to_owned()
+            "it is shown empty and read-only".to_owned()
         }
         None if policy
             .grants
@@ -302,7 +307,17 @@ fn because(policy: &Policy, located: &Path, verdict: &Verdict, asked: Access) ->
         {
             "only the way down to what is granted exists".to_owned()
         }
-        None => "no grant covers it, so it does not exist in the jail".to_owned(),
+        None => match policy
+            .empty_dirs
+            .iter()
+            .rfind(|dir| located.starts_with(dir))
+        {
+            Some(dir) => format!(
+                "{} is shown empty and read-only, and no grant covers this",
+                dir.display()
+            ),
+            None => "no grant covers it".to_owned(),
+        },
     }
 }
 
@@ -320,12 +335,28 @@ fn way_out(
                 located.display()
             )
         } else {
-            format!("change {} outside the jail", taken.display())
+            "change it outside the jail".to_owned()
         });
     }
-    let home = policy.empty_dirs.iter().any(|dir| dir.starts_with(nearest));
-    if nearest.parent().is_none() || home {
-        return Some("neither / nor the home directory is ever granted; make the folder first, then grant it".to_owned());
+    let home = policy
+        .env
+        .iter()
+        .find(|(name, _)| name == "HOME")
+        .map(|(_, home)| locate(policy, Path::new(home)));
+    if nearest.parent().is_none() || home.is_some_and(|home| home.starts_with(nearest)) {
+        let private: Vec<String> = policy
+            .scratch
+            .iter()
+            .map(|dir| dir.display().to_string())
+            .collect();
+        let private = if private.is_empty() {
+            String::new()
+        } else {
+            format!("; {} can be written", private.join(" "))
+        };
+        return Some(format!(
+            "neither / nor the home directory is ever granted{private}; a folder in it that exists can be"
+        ));
     }
     Some(format!("--allow {asked}:{}", nearest.display()))
 }

@@ -99,17 +99,12 @@ pub(crate) fn shown(policy: &Policy, path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// The deepest private folder that holds `path`, where no grant lies deeper.
+/// The private folder in which `path` lies, where no grant lies deeper.
 pub(crate) fn scratch_for<'p>(policy: &'p Policy, path: &Path) -> Option<&'p Path> {
-    let deepest = policy
-        .scratch
-        .iter()
-        .filter(|dir| path.starts_with(dir))
-        .max_by_key(|dir| dir.components().count())?;
-    match policy.grant_for(path) {
-        Some(grant) if grant.path.starts_with(deepest) => None,
-        _ => Some(deepest),
-    }
+    policy
+        .is_scratch(path)
+        .then(|| policy.scratch_for(path))
+        .flatten()
 }
 
 /// Keeps, of the accesses that a backend saw, those that the policy refused
@@ -152,11 +147,7 @@ fn is_refusal(policy: &Policy, denial: &Denial) -> bool {
     if implicit(&path) {
         return false;
     }
-    let there = if denial.access.contains(Access::WRITE) {
-        path.parent().is_some_and(Path::is_dir)
-    } else {
-        path.symlink_metadata().is_ok()
-    };
+    let there = would_work(&path, denial);
     if policy.judge(&path, denial.access).allowed {
         // A private folder covers the host's. What lies right in it is the
         // jail's own; what lies deeper was perhaps meant for the host, and the
@@ -175,6 +166,22 @@ fn is_refusal(policy: &Policy, denial: &Denial) -> bool {
             .chain(&policy.empty_dirs)
             .any(|shown| shown.starts_with(&path));
     there && !on_the_way
+}
+
+/// Whether the host has what the call needs, as far as names tell: else it
+/// would have failed without a jail as well.
+fn would_work(path: &Path, denial: &Denial) -> bool {
+    let exists = path.symlink_metadata().is_ok();
+    match denial.operation.as_str() {
+        // git tidies up with rmdir, and goes by its failing.
+        "rmdir" => path
+            .read_dir()
+            .is_ok_and(|mut entries| entries.next().is_none()),
+        "unlink" | "chmod" | "chown" | "truncate" => exists,
+        "mkdir" | "mknod" | "symlink" => !exists && path.parent().is_some_and(Path::is_dir),
+        _ if denial.access.contains(Access::WRITE) => path.parent().is_some_and(Path::is_dir),
+        _ => exists,
+    }
 }
 
 #[cfg(test)]

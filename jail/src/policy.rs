@@ -274,15 +274,30 @@ impl Policy {
             .max_by_key(|grant| grant.path.components().count())
     }
 
-    /// Whether `path` lies in a private temporary folder and in no grant below it.
+    /// Whether `path` lies in a private temporary folder, and in no grant and no
+    /// empty folder below it.
     pub fn is_scratch(&self, path: &Path) -> bool {
-        self.scratch
-            .iter()
-            .filter(|dir| path.starts_with(dir))
-            .any(|dir| {
-                self.grant_for(path)
-                    .is_none_or(|grant| !grant.path.starts_with(dir))
-            })
+        self.scratch_for(path).is_some_and(|dir| {
+            self.grant_for(path)
+                .is_none_or(|grant| !grant.path.starts_with(dir))
+        })
+    }
+
+    /// The deepest private temporary folder that covers `path`, unless an empty
+    /// read-only folder in it does.
+    pub fn scratch_for(&self, path: &Path) -> Option<&Path> {
+        let deepest = |dirs: &'_ [PathBuf]| {
+            dirs.iter()
+                .enumerate()
+                .filter(|(_, dir)| path.starts_with(dir))
+                .max_by_key(|(_, dir)| dir.components().count())
+                .map(|(at, dir)| (at, dir.components().count()))
+        };
+        let (at, depth) = deepest(&self.scratch)?;
+        match deepest(&self.empty_dirs) {
+            Some((_, empty)) if empty > depth => None,
+            _ => Some(&self.scratch[at]),
+        }
     }
 
     /// Answers whether `asked` is allowed on `path` (absolute, lexically
@@ -297,13 +312,9 @@ impl Policy {
             };
         }
         let covering = self.grant_for(path);
-        let scratch = self
-            .scratch
-            .iter()
-            .filter(|dir| path.starts_with(dir))
-            .max_by_key(|dir| dir.components().count());
+        let scratch = self.scratch_for(path);
         let (mut given, by) = match (covering, scratch) {
-            (Some(grant), Some(dir)) if dir.starts_with(&grant.path) && *dir != grant.path => {
+            (Some(grant), Some(dir)) if dir.starts_with(&grant.path) && dir != grant.path => {
                 (Access::all(), None)
             }
             (Some(grant), _) => (grant.access, Some(grant.origin.clone())),

@@ -199,13 +199,14 @@ pub fn resolve_noted(
         .clone()
         .or_else(|| draft.scratch.iter().next().cloned())
         .unwrap_or_else(|| PathBuf::from("/"));
+    let empty_dirs = empty_dirs(&home, &draft);
     let policy = Policy {
         name: profile.name.clone(),
         workspace,
         cwd,
         grants: draft.grants.into_values().collect(),
         links: draft.links.into_iter().collect(),
-        empty_dirs: vec![home.inside.clone()],
+        empty_dirs,
         scratch: draft.scratch.into_iter().collect(),
         protect: draft.protect.into_values().collect(),
         hide: draft.hide.into_iter().collect(),
@@ -223,6 +224,23 @@ pub fn resolve_noted(
         toolchains: tools.names(),
         notes: draft.notes,
     })
+}
+
+/// The home directory, and in private folders the way down to what is granted
+/// there: it bears the names of host folders, so it is no place to write.
+fn empty_dirs(home: &Home, draft: &Draft<'_>) -> Vec<PathBuf> {
+    let mut empty = BTreeSet::from([home.inside.clone()]);
+    for shown in draft.grants.keys().chain(&draft.scratch) {
+        let private = shown
+            .ancestors()
+            .skip(1)
+            .find(|dir| draft.scratch.contains(*dir) || draft.grants.contains_key(*dir))
+            .filter(|dir| draft.scratch.contains(*dir));
+        let first =
+            private.and_then(|dir| Some(dir.join(shown.strip_prefix(dir).ok()?.iter().next()?)));
+        empty.extend(first.filter(|first| first != shown));
+    }
+    empty.into_iter().collect()
 }
 
 fn variables(workspace: Option<&Path>, home: &Home, host: &Host) -> Variables {

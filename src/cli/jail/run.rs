@@ -12,7 +12,8 @@ use std::time::Duration;
 use jail::{Exit, JailError, Report};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Failure, PolicyArgs, launcher, plain, report};
+use super::{Failure, PolicyArgs, launcher, report};
+use crate::cli::text::plain;
 
 /// Flags of `delegate jail run`.
 #[derive(Debug, clap::Args)]
@@ -71,7 +72,7 @@ pub(super) fn main(args: Args) -> ExitCode {
                 (exit, _) => exit.status(),
             };
             let status = u8::try_from(status).unwrap_or(u8::MAX);
-            let policy = &resolved.policy;
+            let policy = &held(&plan);
             let denials = jail::refused(policy, &outcome.denials);
             let object = report::object(policy, plan.enforcement(), &outcome, &denials, status);
             tell(
@@ -84,6 +85,17 @@ pub(super) fn main(args: Args) -> ExitCode {
         }
         Err(failure) => fail(&args, &mut file, &failure),
     }
+}
+
+/// The policy as this form holds it: without a private root, what would be a
+/// private folder is the host's own.
+fn held(plan: &jail::Plan) -> jail::Policy {
+    let mut policy = plan.policy().clone();
+    if plan.form() != jail::Form::Full {
+        policy.scratch.clear();
+        policy.empty_dirs.clear();
+    }
+    policy
 }
 
 fn fail(args: &Args, file: &mut Option<File>, failure: &Failure) -> ExitCode {
@@ -190,8 +202,14 @@ fn cannot_run(error: JailError) -> Failure {
     failure
 }
 
-fn exec_status(_error: &JailError) -> Option<u8> {
-    None
+fn exec_status(error: &JailError) -> Option<u8> {
+    match error {
+        JailError::Exec { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            Some(127)
+        }
+        JailError::Exec { .. } => Some(126),
+        _ => None,
+    }
 }
 
 /// Waits for a signal that asks us to end. The command is in a session of its

@@ -51,7 +51,7 @@ pub(super) fn enter_private_root(policy: &Policy) -> Result<(), Failure> {
 
     // All sources first: attaching the new root hides whatever is below it.
     let mut trees = Vec::new();
-    for grant in needed(&policy.grants) {
+    for grant in needed(policy) {
         trees.push(source_of(grant)?);
     }
     let devices = DEVICES
@@ -97,28 +97,7 @@ pub(super) fn enter_private_root(policy: &Policy) -> Result<(), Failure> {
     .at_path("attach the new root to", Path::new(stage))?;
     let root = Root { fd: root_mount };
 
-    for tree in &trees {
-        root.attach(&tree.path, tree.kind, tree.mount.as_fd())?;
-    }
-    for dir in &policy.empty_dirs {
-        root.dir(dir)?;
-    }
-    for dir in &policy.scratch {
-        let tmp = temporary("1777", policy.limits.tmp_size, NOSUID | NODEV).at_path("make", dir)?;
-        root.attach(dir, Kind::Dir, tmp.as_fd())?;
-    }
-    // Grants below a scratch folder went under it; show them again.
-    for tree in &trees {
-        if policy
-            .scratch
-            .iter()
-            .any(|dir| tree.path.starts_with(dir) && tree.path != *dir)
-        {
-            let fd = open_path_of(tree.mount.as_fd()).at_path("open again", &tree.path)?;
-            let again = clone_tree(fd.as_fd(), 0).at_path("clone again", &tree.path)?;
-            root.attach(&tree.path, tree.kind, again.as_fd())?;
-        }
-    }
+    let sealed = fill(&root, &trees, policy)?;
     protect(&root, policy)?;
     hide(&root, policy)?;
     for link in &policy.links {
@@ -129,6 +108,9 @@ pub(super) fn enter_private_root(policy: &Policy) -> Result<(), Failure> {
         root.attach(cpu, Kind::Dir, tree.as_fd())?;
     }
     proc_into(&root)?;
+    for mount in &sealed {
+        sys::mount_set(mount.as_fd(), false, RDONLY, 0).at("make an empty folder read-only")?;
+    }
     sys::mount_set(root.fd.as_fd(), false, RDONLY, 0).at("make the new root read-only")?;
 
     rustix::process::fchdir(&root.fd).at("enter the new root")?;
@@ -138,21 +120,77 @@ pub(super) fn enter_private_root(policy: &Policy) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Attaches everything that a policy shows, parents before children, so that
+/// nothing is covered by what lies above it. Gives the mounts that have to be
+/// made read-only once everything is in place.
+fn fill(root: &Root, trees: &[Tree], policy: &Policy) -> Result<Vec<OwnedFd>, Failure> {
+    enum Item<'a> {
+        Tree(&'a Tree),
+        Empty,
+        Scratch,
+    }
+    let mut items: Vec<(&Path, Item<'_>)> = Vec::new();
+    items.extend(
+        trees
+            .iter()
+            .map(|tree| (tree.path.as_path(), Item::Tree(tree))),
+    );
+    items.extend(
+        policy
+            .empty_dirs
+            .iter()
+            .map(|dir| (dir.as_path(), Item::Empty)),
+    );
+    items.extend(
+        policy
+            .scratch
+            .iter()
+            .map(|dir| (dir.as_path(), Item::Scratch)),
+    );
+    // Paths compare by component; the sort is stable.
+    items.sort_by(|(left, _), (right, _)| left.cmp(right));
+    let mut sealed = Vec::new();
+    for (path, item) in items {
+        match item {
+            Item::Tree(tree) => root.attach(path, tree.kind, tree.mount.as_fd())?,
+            Item::Scratch => {
+                let tmp = temporary("1777", policy.limits.tmp_size, NOSUID | NODEV)
+                    .at_path("make", path)?;
+                root.attach(path, Kind::Dir, tmp.as_fd())?;
+            }
+            // In a scratch folder it would be writable: it gets a file system
+            // of its own.
+            Item::Empty if policy.scratch.iter().any(|dir| path.starts_with(dir)) => {
+                let tmp = temporary("0755", Some(1 << 20), NOSUID | NODEV).at_path("make", path)?;
+                root.attach(path, Kind::Dir, tmp.as_fd())?;
+                sealed.push(tmp);
+            }
+            Item::Empty => root.dir(path)?,
+        }
+    }
+    Ok(sealed)
+}
+
 /// The grants that need a mount of their own: those that no shallower grant
 /// already shows with the same rights.
-fn needed(grants: &[Grant]) -> Vec<&Grant> {
+fn needed(policy: &Policy) -> Vec<&Grant> {
     let mut kept: Vec<&Grant> = Vec::new();
-    for grant in grants {
+    for grant in &policy.grants {
         let parent = kept
             .iter()
             .filter(|other| other.kind == Kind::Dir && grant.path.starts_with(&other.path))
             .max_by_key(|other| other.path.components().count());
         let shown = parent.is_some_and(|parent| {
+            let covered = policy
+                .scratch
+                .iter()
+                .any(|dir| dir.starts_with(&parent.path) && grant.path.starts_with(dir));
             parent.access.contains(Access::WRITE) == grant.access.contains(Access::WRITE)
                 && (parent.access.contains(Access::EXECUTE)
                     || !grant.access.contains(Access::EXECUTE))
                 && parent.source.is_none()
                 && grant.source.is_none()
+                && !covered
         });
         if !shown {
             kept.push(grant);
@@ -169,10 +207,6 @@ fn open_path(path: &Path) -> io::Result<OwnedFd> {
         Mode::empty(),
         ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
     )?)
-}
-
-fn open_path_of(mount: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    Ok(rustix::io::fcntl_dupfd_cloexec(mount, 3)?)
 }
 
 fn source_of(grant: &Grant) -> Result<Tree, Failure> {
