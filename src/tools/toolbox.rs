@@ -150,6 +150,11 @@ impl Toolbox {
     /// Makes the policies, opens the worker's cell and greets the worker.
     /// Blocks for some milliseconds.
     pub fn open(setup: ToolboxSetup) -> Result<Toolbox, ToolboxError> {
+        Self::open_form(setup, None)
+    }
+
+    /// The same in a form of the jail that the caller names.
+    pub fn open_form(setup: ToolboxSetup, form: Option<Form>) -> Result<Toolbox, ToolboxError> {
         let workspace = Workspace::open_for(&setup.workspace, Some(&setup.host.home))?;
         let readonly = setup.capability == Capability::Readonly;
         let program = &setup.launcher.program;
@@ -161,11 +166,11 @@ impl Toolbox {
         let folder = RunFolder::make(&state, &setup.run_id)?;
         let outputs = (!readonly).then(|| folder.outputs());
 
-        let starter = start::Jailed::prepare(&setup, &workspace, outputs.as_deref())?;
+        let starter = start::Jailed::prepare(&setup, &workspace, outputs.as_deref(), form)?;
         let mut enforcement = starter.enforcement().clone();
         let bash = match &outputs {
             Some(outputs) => {
-                let plan = start::bash_plan(&setup, &workspace, &state, outputs)?;
+                let plan = start::bash_plan(&setup, &workspace, &state, outputs, form)?;
                 enforcement = weaker(&enforcement, plan.enforcement());
                 let policy = plan.policy().clone();
                 let ground = CellGround {
