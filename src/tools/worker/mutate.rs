@@ -1,8 +1,9 @@
 //! Changing a file, in the order in which nothing can be lost.
 //!
-//! 1. The new bytes are written and flushed, under no name where the file
-//!    system allows that, else under a temporary one.
-//! 2. The intent goes out and comes back recorded.
+//! 1. The new bytes are written, under no name where the file system allows
+//!    that, else under a temporary one.
+//! 2. The intent goes out and comes back recorded; the new bytes are flushed
+//!    meanwhile, so that the two waits for the disk are one.
 //! 3. The target is looked at again: it must still be what was read.
 //! 4. One rename (or link, for a new file) puts the bytes in place.
 //! 5. The folder is flushed.
@@ -154,12 +155,20 @@ impl Worker {
                 .into_owned(),
             diff: text::diff(path, present.map(|present| present.bytes.as_slice()), new),
         };
-        gate.ask(plan, present.map(|present| present.bytes.as_slice()))
+        let old = present.map(|present| present.bytes.as_slice());
+        let mut flushed = Ok(());
+        let mut flush = || {
+            if let Some(staged) = &staged {
+                flushed = staged.flush();
+            }
+        };
+        gate.ask(plan, old, &mut flush)
             .map_err(|why| Fail::Error(format!("{path} was not changed: {why}")))?;
         crash_point("proceeded");
 
         // From here on the end is told to the journal.
         let aborted = |what: &str, error| Fail::Aborted(cannot(what, error));
+        flushed.map_err(|error| aborted("the new content cannot be flushed", error))?;
         let staged = match staged {
             Some(staged) => staged,
             None => {
@@ -168,6 +177,7 @@ impl Worker {
                     .make_parents(place)
                     .map_err(|error| aborted("its folder cannot be made", error))?;
                 Staged::new(folder, present, new)
+                    .and_then(|staged| staged.flush().map(|()| staged))
                     .map_err(|error| aborted("the new content cannot be written", error))?
             }
         };

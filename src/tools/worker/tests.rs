@@ -18,7 +18,13 @@ struct Notes {
 }
 
 impl Gate for Notes {
-    fn ask(&mut self, plan: Plan, present: Option<&[u8]>) -> Result<(), String> {
+    fn ask(
+        &mut self,
+        plan: Plan,
+        present: Option<&[u8]>,
+        flush: &mut dyn FnMut(),
+    ) -> Result<(), String> {
+        flush();
         self.plans.push((plan, present.map(<[u8]>::to_vec)));
         if let Some(meanwhile) = &mut self.meanwhile {
             meanwhile();

@@ -14,7 +14,7 @@ use crate::journal::crash_point;
 /// Where a file without a name can be linked from.
 const OWN_DESCRIPTORS: &str = "/proc/self/fd";
 
-/// New bytes, written and flushed, not yet in place.
+/// New bytes, written, not yet in place.
 #[derive(Debug)]
 pub(super) struct Staged {
     folder: OwnedFd,
@@ -26,7 +26,7 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// Writes and flushes `new` in `folder`, with owner, mode and attributes of
+    /// Writes `new` in `folder`, with owner, mode and attributes of
     /// the file that it is to replace.
     pub(super) fn new(
         folder: OwnedFd,
@@ -69,6 +69,11 @@ impl Staged {
         };
         fill(&mut staged.file, present, new)?;
         Ok(staged)
+    }
+
+    /// Puts the bytes on the disk; before that they must not be put in place.
+    pub(super) fn flush(&self) -> io::Result<()> {
+        self.file.sync_all()
     }
 
     /// Puts the bytes in place under `name`. `temp` is the name that the
@@ -162,14 +167,14 @@ fn create(folder: BorrowedFd<'_>, name: &str, mode: Mode) -> io::Result<File> {
     Ok(File::from(rustix::fs::openat(folder, name, flags, mode)?))
 }
 
-/// Writes the bytes, gives the file owner, mode and attributes of the one that
-/// it replaces, and flushes it.
+/// Writes the bytes and gives the file owner, mode and attributes of the one
+/// that it replaces.
 fn fill(file: &mut File, present: Option<&Present>, new: &[u8]) -> io::Result<()> {
     file.write_all(new)?;
     if let Some(present) = present {
         copy_facts_of(&present.stat, &present.file, file)?;
     }
-    file.sync_all()
+    Ok(())
 }
 
 fn copy_facts(from: &File, to: &File) -> io::Result<()> {
