@@ -147,7 +147,10 @@ pub(super) fn output_line(call: &ToolCall, output: &ToolOutput) -> String {
         return line;
     }
     let head = output.text.lines().next().unwrap_or_default();
-    if let Some(head) = head.strip_prefix("[lines ").and_then(|h| h.strip_suffix(']')) {
+    if let Some(head) = head
+        .strip_prefix("[lines ")
+        .and_then(|h| h.strip_suffix(']'))
+    {
         return short(&format!("lines {head}"));
     }
     if output.ok && super::repeat::looks_only(call.tool) {
