@@ -337,6 +337,22 @@ fn the_private_root_holds_nothing_but_the_grants() {
 }
 
 #[test]
+fn beside_a_workspace_in_a_private_tmp_nothing_can_be_made() {
+    for form in forms() {
+        let place = place();
+        let mut policy = policy(&place.workspace);
+        // What `resolve` adds for a workspace below a scratch folder.
+        policy.empty_dirs = vec![place.workspace.parent().expect("a parent").to_owned()];
+        let cell = open(&policy, form);
+        let (_, report) = sh(&cell, "echo x > ../beside");
+        assert_ne!(report.exit, Exit::Code(0), "{form}");
+        // The twins: in the workspace, and in the private folder itself.
+        let (_, report) = sh(&cell, "echo x > inside && echo x > \"${TMPDIR:-/tmp}/own\"");
+        assert_eq!(report.exit, Exit::Code(0), "{form}");
+    }
+}
+
+#[test]
 fn root_or_not_no_capability_and_no_new_privilege_is_left() {
     for form in forms() {
         let place = place();

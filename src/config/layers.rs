@@ -173,12 +173,21 @@ impl Config {
         })
     }
 
-    fn from_own(&self, name: &str) -> Option<Sourced<Setting>> {
+    fn in_own(&self, name: &str) -> Option<Sourced<Setting>> {
         let (_, value) = self.own.settings.iter().find(|(key, _)| *key == name)?;
         Some(Sourced::new(
             value.clone(),
             Origin::File(self.own_path.clone()),
         ))
+    }
+
+    /// The text of a flag: what a person says to one server holds for both
+    /// families of its tools.
+    pub(super) fn flag(&self, name: &str) -> Option<Sourced<String>> {
+        Self::from_given(&self.flags, name, true).map(|given| Sourced {
+            value: given.value.show(),
+            origin: given.origin,
+        })
     }
 
     /// A setting as given for the `agents` tools, by whatever layer.
@@ -189,14 +198,14 @@ impl Config {
     pub(super) fn below_flags(&self, name: &str) -> Option<Sourced<Setting>> {
         Self::from_given(&self.ours, name, false)
             .or_else(|| Self::from_given(&self.old, name, false))
-            .or_else(|| self.from_own(name))
+            .or_else(|| self.in_own(name))
     }
 
     /// A setting as given for the `deepseek` tools, the legacy file included.
     pub(super) fn deepseek(&self, name: &str, legacy: &Legacy) -> Option<Sourced<Setting>> {
         Self::from_given(&self.flags, name, true)
             .or_else(|| Self::from_given(&self.ours, name, false))
-            .or_else(|| self.from_own(name))
+            .or_else(|| self.in_own(name))
             .or_else(|| {
                 let number = match name {
                     "max_turns" => legacy.max_turns,

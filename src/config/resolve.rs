@@ -194,14 +194,7 @@ fn agent_key(
         return Ok(None);
     }
     if let Some(name) = config.text("key_env") {
-        let key = credential::from_env(&config.env, &name.value);
-        return key.map(Some).ok_or_else(|| ConfigError::KeyMissing {
-            host: url.host_str().unwrap_or_default().to_owned(),
-            remedy: format!(
-                "the variable {} ({}) is not set or empty.",
-                name.value, name.origin
-            ),
-        });
+        return named_key(config, &name, url).map(Some);
     }
     if matches!(url_origin, Origin::Env(name) if name == "DELEGATE_BIFROST_URL")
         && let Some(key) = gateway::key(&config.env, model)
@@ -217,6 +210,21 @@ fn agent_key(
     Ok(same
         .then(|| credential::from_env(&config.env, "DELEGATE_LOCAL_KEY"))
         .flatten())
+}
+
+/// The key in the variable that somebody named.
+fn named_key(
+    config: &Config,
+    name: &Sourced<String>,
+    url: &Url,
+) -> Result<SecretString, ConfigError> {
+    credential::from_env(&config.env, &name.value).ok_or_else(|| ConfigError::KeyMissing {
+        host: url.host_str().unwrap_or_default().to_owned(),
+        remedy: format!(
+            "the variable {} ({}) is not set or empty.",
+            name.value, name.origin
+        ),
+    })
 }
 
 fn agent_settings(
@@ -295,7 +303,9 @@ pub fn endpoint_for_deepseek(config: &Config, profile: Profile) -> Result<Target
             Sourced::new(default.to_owned(), Origin::Default)
         }
     };
-    let url = choose(&own.base_url, &legacy.base_url, &defaults.base_url);
+    let url = config
+        .flag("base_url")
+        .unwrap_or_else(|| choose(&own.base_url, &legacy.base_url, &defaults.base_url));
     let (model, effort) = match profile {
         Profile::Flash => (
             choose(&own.flash, &legacy.flash, &defaults.flash),
@@ -306,8 +316,15 @@ pub fn endpoint_for_deepseek(config: &Config, profile: Profile) -> Result<Target
             own.pro_effort.or(legacy.pro_effort),
         ),
     };
-    let base_url = parse_base(&url.value, &url.origin.to_string())?;
-    let key = credential::choose(&base_url, &config.env, legacy.api_key.as_ref())?;
+    let model = config.flag("model").unwrap_or(model);
+    let wire = config
+        .flag("wire")
+        .map_or(Wire::Openai, |wire| wire_of(&wire.value));
+    let base_url = for_wire(parse_base(&url.value, &url.origin.to_string())?, wire);
+    let key = match config.flag("key_env") {
+        Some(name) => named_key(config, &name, &base_url)?,
+        None => credential::choose(&base_url, &config.env, legacy.api_key.as_ref())?,
+    };
     let mut settings = RunSettings {
         max_attempts: 3,
         retry_base: Duration::from_secs(2),
@@ -332,7 +349,7 @@ pub fn endpoint_for_deepseek(config: &Config, profile: Profile) -> Result<Target
         endpoint: Endpoint {
             extra_body: effort.unwrap_or(Reasoning::ProviderDefault).body(&base_url),
             base_url,
-            wire: Wire::Openai,
+            wire,
             model: model.value,
             key: Some(key),
         },

@@ -181,14 +181,15 @@ fn take(
     on: &mut (dyn FnMut(ProviderEvent) + Send),
 ) -> Result<(), Failure> {
     let data = event.data.trim_ascii();
-    if event.name == "error" && !data.starts_with(b"{") && !data.starts_with(b"[") {
-        let said = String::from_utf8_lossy(data);
-        let said = if said.is_empty() {
-            "an error event without a word"
-        } else {
-            &said
-        };
-        return Err(Failure::new(ErrorClass::UpstreamError, said));
+    // The name alone makes it an error: llama.cpp sends the bare object here.
+    if event.name == "error" {
+        return Err(match wirejson::parse(data) {
+            Ok((value, _)) => errors::from_error_event(&value),
+            Err(_) if data.is_empty() => {
+                Failure::new(ErrorClass::UpstreamError, "an error event without a word")
+            }
+            Err(_) => Failure::new(ErrorClass::UpstreamError, String::from_utf8_lossy(data)),
+        });
     }
     // A comment that a gateway wrapped up as data.
     if data.starts_with(b":") || data.is_empty() {

@@ -322,3 +322,6 @@ fn jitter() -> f64 {
     let random = ulid::Ulid::generate().random() & 0xffff_ffff;
     random as f64 / 4_294_967_296.0
 }
+
+#[cfg(test)]
+mod tests;

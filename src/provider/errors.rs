@@ -127,6 +127,11 @@ pub(crate) fn from_value(value: &Value) -> Option<Failure> {
     reports.then(|| judge(None, parts_of(value).unwrap_or_default()))
 }
 
+/// The failure in the data of an event that is called an error.
+pub(crate) fn from_error_event(value: &Value) -> Failure {
+    judge(None, parts_of(value).unwrap_or_default())
+}
+
 fn parts_of(value: &Value) -> Option<Parts> {
     if let Some((code, message)) = base_response(value) {
         return Some(Parts {

@@ -17,6 +17,7 @@ mod endpoint;
 mod errors;
 mod exchange;
 mod history;
+mod liveness;
 mod mask;
 mod mode;
 mod openai_decode;
@@ -34,6 +35,7 @@ pub use client::Client;
 pub use content::{Block, Image, Message, Role, ToolResult, ToolUse};
 pub use discover::{Candidate, LocalServer, discover, list_models, usual_candidates};
 pub use endpoint::is_loopback;
+pub use liveness::{Liveness, liveness};
 pub use resend::Resend;
 
 // They stand in `config`, one floor below, because configuration decides them.

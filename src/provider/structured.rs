@@ -47,23 +47,59 @@ fn action(name: &str, schema: &Value) -> Value {
     })
 }
 
+/// What the model is told. Short, as small models read slowly and copy what
+/// they see last: the examples are of work, and `Finish` comes first.
 fn guide(tools: &[ToolSpec]) -> String {
     let mut text = String::from(
         "Answer each time with exactly one action, as one JSON object and nothing else. The result of the action \
-         comes back as the next message. Take one step at a time, and use Finish with a summary once the work is done.\n\
-         Actions:\n",
+         comes back as the next message. Take one step at a time. Once the work is done, and not before, use \
+         Finish with a summary of it.\n\
+         Actions:\n\
+         - Finish: ends the work. {\"tool\":\"Finish\",\"summary\":TEXT}\n",
     );
     for tool in tools {
-        let empty = Value::Object(Map::new());
-        let arguments = tool.schema.get("properties").unwrap_or(&empty);
-        text.push_str(&format!(
-            "- {}: {} Arguments: {arguments}\n",
-            tool.name,
-            tool.description.trim()
-        ));
+        text.push_str(&format!("- {}\n", line(tool)));
     }
-    text.push_str("- Finish: ends the work. Arguments: {\"summary\":{\"type\":\"string\"}}\n");
-    text.push_str("Example: {\"tool\":\"Finish\",\"summary\":\"what was done\"}");
+    text
+}
+
+/// One tool in a line: what it does, its form, and what may be added.
+fn line(tool: &ToolSpec) -> String {
+    let required: Vec<&str> = tool
+        .schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let properties = tool.schema.get("properties").and_then(Value::as_object);
+    let kind = |value: &Value| {
+        value
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or("value")
+            .to_uppercase()
+    };
+    let mut form = format!("{{\"tool\":\"{}\"", tool.name);
+    let mut more = Vec::new();
+    for (name, value) in properties.into_iter().flatten() {
+        let kind = if kind(value) == "STRING" {
+            "TEXT".to_owned()
+        } else {
+            kind(value)
+        };
+        if required.contains(&name.as_str()) {
+            form.push_str(&format!(",\"{name}\":{kind}"));
+        } else {
+            more.push(format!("{name} ({})", kind.to_lowercase()));
+        }
+    }
+    let what = tool.description.trim();
+    let mut text = format!("{}: {what} {form}}}", tool.name);
+    if !more.is_empty() {
+        text.push_str(&format!(" and, if needed, {}", more.join(", ")));
+    }
     text
 }
 

@@ -294,6 +294,19 @@ impl Root {
         Ok(File::from(fd))
     }
 
+    /// Opens the regular file at `rel` for reading, through no link, in one step.
+    pub fn read_exact(&self, rel: &Path) -> io::Result<File> {
+        let flags =
+            OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let fd = openat2(self.fd.as_fd(), rel.as_os_str(), flags, resolve)?;
+        let found = rustix::fs::fstat(&fd)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Ok(File::from(fd))
+    }
+
     /// The names in the folder at `place`, folders with a slash at the end, in order.
     pub fn list(&self, place: &Place) -> io::Result<Vec<String>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -385,19 +398,29 @@ fn push_front(ahead: &mut VecDeque<OsString>, path: &Path) -> Option<()> {
 
 /// A handle on one component, whatever it is, not followed and not opened.
 fn look(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
-    openat2(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)
+    openat2(
+        dir,
+        name,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+    )
 }
 
 fn open_one(dir: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
-    Ok(openat2(dir, name, flags)?)
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    Ok(openat2(dir, name, flags, resolve)?)
 }
 
-fn openat2(dir: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+fn openat2(
+    dir: BorrowedFd<'_>,
+    path: &OsStr,
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
     // EAGAIN: a rename anywhere raced with the look-up; the kernel asks for
     // another try. Bounded, because a workspace can be renamed in for ever.
     for _ in 0..128 {
-        match rustix::fs::openat2(dir, name.as_bytes(), flags, Mode::empty(), resolve) {
+        match rustix::fs::openat2(dir, path.as_bytes(), flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN | Errno::INTR) => {}
             done => return done,
         }

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use similar::TextDiff;
 use tempfile::TempDir;
 
+use crate::rehearsal::PROJECT;
+
 /// Name of the agent that is asked.
 pub(super) const AGENT: &str = "fixer";
 
@@ -33,12 +35,6 @@ little as possible, and run the project's test before and after. When a tool cal
 refused, say so and go on with the next step; never look for a way around it.
 ";
 
-const CALC: &str = include_str!("../../rehearsal/project/calc.sh");
-const TEST: &str = include_str!("../../rehearsal/project/test.sh");
-
-/// Files whose changes are shown.
-const SHOWN: [(&str, &str); 2] = [("calc.sh", CALC), ("test.sh", TEST)];
-
 /// A fresh folder with the project and the server's state, gone at the end.
 pub(super) struct Scratch {
     folder: Option<TempDir>,
@@ -59,7 +55,7 @@ impl Scratch {
         };
         let agents = scratch.project().join(".claude/agents");
         fs::create_dir_all(&agents).map_err(trouble)?;
-        for (name, text) in SHOWN {
+        for (name, text) in PROJECT {
             fs::write(scratch.project().join(name), text).map_err(trouble)?;
         }
         fs::write(agents.join(format!("{AGENT}.md")), AGENT_FILE).map_err(trouble)?;
@@ -110,7 +106,7 @@ impl Scratch {
     /// What the run changed in the project, as a unified diff.
     pub(super) fn diff(&self) -> String {
         let mut all = String::new();
-        for (name, before) in SHOWN {
+        for (name, before) in PROJECT {
             let after = read_plain(&self.project().join(name));
             let after = after.as_deref().unwrap_or_default();
             if after != before {

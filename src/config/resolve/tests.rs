@@ -312,6 +312,32 @@ fn the_deepseek_tools_read_the_legacy_file_under_our_own() {
 }
 
 #[test]
+fn flags_of_a_server_hold_for_the_deepseek_tools_too() {
+    let legacy = r#"{"flash": "A", "pro": "B", "base_url": "https://h/v1", "api_key": "k"}"#;
+    let flags = [
+        ("base_url", "http://127.0.0.1:9/v1"),
+        ("model", "M"),
+        ("key_env", "MY_KEY"),
+        ("wire", "anthropic"),
+    ];
+    let config = load(&flags, &[("MY_KEY", "mine")], "", legacy).expect("valid");
+    for profile in [Profile::Flash, Profile::Pro] {
+        let target = endpoint_for_deepseek(&config, profile).expect("target");
+        assert_eq!(target.endpoint.base_url.host_str(), Some("127.0.0.1"));
+        assert_eq!(target.endpoint.model, "M");
+        assert_eq!(target.endpoint.wire, Wire::Anthropic);
+        assert_eq!(key(&target).as_deref(), Some("mine"));
+    }
+    // The key of the file is not for a URL that a flag names.
+    let config = load(&flags[..1], &[], "", legacy).expect("valid");
+    let target = endpoint_for_deepseek(&config, Profile::Flash).expect("target");
+    assert_ne!(key(&target).as_deref(), Some("k"));
+    assert_eq!(target.endpoint.model, "A");
+    let config = load(&flags[2..3], &[], "", legacy).expect("valid");
+    assert!(endpoint_for_deepseek(&config, Profile::Flash).is_err());
+}
+
+#[test]
 fn a_broken_legacy_file_stops_the_deepseek_tools_and_nothing_else() {
     let config = load(&[], &[], "", r#"{"max_turn":7}"#).expect("loads");
     agent(&config);

@@ -12,6 +12,8 @@ use crate::mcp::rooms::{Acknowledged, PendingChange, Standing, Trouble};
 pub(in crate::mcp) struct PingResult {
     /// Always true: the server answered.
     ok: bool,
+    /// The line of the text block.
+    message: String,
     server: String,
     version: String,
     /// `auto`, `off` or `invalid`.
@@ -48,6 +50,7 @@ pub(in crate::mcp) fn ping(standing: &Standing, home: Option<&std::path::Path>) 
     let head = format!("pong deepseek-mcp {version} mode={}", standing.mode);
     let mut object = PingResult {
         ok: true,
+        message: String::new(),
         server: "deepseek-mcp".to_owned(),
         version: version.to_owned(),
         mode: standing.mode.clone(),
@@ -75,6 +78,7 @@ pub(in crate::mcp) fn ping(standing: &Standing, home: Option<&std::path::Path>) 
             text
         }
     };
+    object.message.clone_from(&text);
     both(text, serde_json::to_value(&object).unwrap_or_default())
 }
 

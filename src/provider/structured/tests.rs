@@ -130,7 +130,7 @@ fn the_conversation_is_plain_text() {
         said[0]["content"]
             .as_str()
             .unwrap()
-            .contains("- Bash: Runs a command. Arguments: {\"command\":")
+            .contains("- Bash: Runs a command. {\"tool\":\"Bash\",\"command\":TEXT}")
     );
     let rest: Vec<(&str, &str)> = said[1..]
         .iter()

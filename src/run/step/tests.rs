@@ -721,8 +721,11 @@ fn the_conversation_is_well_formed_whatever_comes() {
             };
             if n % 5 == 4 { next.stop = Stop::MaxTokens; }
             let action = go(&mut state, next);
-            if n % 7 == 6 && !matches!(action, Action::End(_)) {
-                if let Action::End(_) = state.step(error(ErrorClass::ContextOverflow), &Fake) { return Ok(()); }
+            if n % 7 == 6
+                && !matches!(action, Action::End(_))
+                && let Action::End(_) = state.step(error(ErrorClass::ContextOverflow), &Fake)
+            {
+                return Ok(());
             }
             let messages = state.messages();
             for pair in messages.windows(2) {
