@@ -50,6 +50,7 @@ fn main() {
             .expect("an object")
             .clone(),
         renamed: false,
+        alias: None,
     };
     let cancel = CancellationToken::new();
 

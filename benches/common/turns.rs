@@ -100,6 +100,7 @@ impl Names for Fileless {
             tool: "Read",
             args: call.input.clone(),
             renamed: false,
+            alias: None,
         })
     }
 }

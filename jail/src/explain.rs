@@ -316,7 +316,7 @@ fn because(policy: &Policy, located: &Path, verdict: &Verdict, asked: Access) ->
                 "{} is shown empty and read-only, and no grant covers this",
                 dir.display()
             ),
-            None => "no grant covers it, so it does not exist in the jail".to_owned(),
+            None => "no grant covers it".to_owned(),
         },
     }
 }
@@ -349,9 +349,13 @@ fn way_out(
             .iter()
             .map(|dir| dir.display().to_string())
             .collect();
+        let private = if private.is_empty() {
+            String::new()
+        } else {
+            format!("; {} can be written", private.join(" "))
+        };
         return Some(format!(
-            "neither / nor the home directory is ever granted; {} can be written, and a folder that exists can be granted",
-            private.join(" ")
+            "neither / nor the home directory is ever granted{private}; a folder in it that exists can be"
         ));
     }
     Some(format!("--allow {asked}:{}", nearest.display()))

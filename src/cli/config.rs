@@ -33,7 +33,7 @@ pub fn main(args: Args) -> ExitCode {
     let config = match host::sources().and_then(Config::load) {
         Ok(config) => config,
         Err(error) => {
-            eprintln!("delegate: {error}");
+            host::say(&format!("delegate: {error}"));
             return Exit::Usage.into();
         }
     };
@@ -42,7 +42,7 @@ pub fn main(args: Args) -> ExitCode {
         match serde_json::to_string_pretty(&lines) {
             Ok(text) => text + "\n",
             Err(error) => {
-                eprintln!("delegate: {error}");
+                host::say(&format!("delegate: {error}"));
                 return Exit::Failed.into();
             }
         }

@@ -53,13 +53,27 @@ pub fn sources() -> Result<Sources, ConfigError> {
 
 /// Writes to stdout; a reader that has gone away is a clean end.
 pub fn print(text: &str) -> ExitCode {
+    if written(text) {
+        Exit::Done.into()
+    } else {
+        Exit::Failed.into()
+    }
+}
+
+/// As [`print`], for a command that has an exit status of its own.
+pub fn written(text: &str) -> bool {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Exit::Done.into(),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Done.into(),
+        Ok(()) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => true,
         Err(error) => {
-            eprintln!("delegate: cannot write the output: {error}");
-            Exit::Failed.into()
+            say(&format!("delegate: cannot write the output: {error}"));
+            false
         }
     }
+}
+
+/// One line on stderr. Not `eprintln!`, which panics when nobody reads.
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -14,11 +14,9 @@ use clap::{Subcommand, ValueEnum};
 use jail::{Access, ProfileError, ProfileSet, Request, Resolved};
 
 use super::doctor;
+use super::exit::Exit;
 
 pub use host::{launcher, this_host, user_profiles};
-
-/// The jail could not be made; nothing was run.
-pub const NO_JAIL: u8 = 125;
 
 /// Flags of `delegate jail`.
 #[derive(Debug, clap::Args)]
@@ -121,7 +119,7 @@ impl Failure {
         Failure {
             code: code.to_owned(),
             message: message.into(),
-            status: NO_JAIL,
+            status: Exit::NoJail.status(),
         }
     }
 }
@@ -271,18 +269,6 @@ fn variable(text: &OsString) -> Result<(OsString, OsString), Failure> {
     }
 }
 
-/// Text fit for a terminal: a jailed process chooses names, and a name must not
-/// rewrite the screen.
-fn plain(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| {
-            let shown = c == '\n' || c == '\t' || !(c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'));
-            let escaped: Vec<char> = if shown { vec![c] } else { c.escape_unicode().collect() };
-            escaped
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,14 +307,6 @@ mod tests {
         assert_eq!(
             variable(&"=x".into()).map_err(|failure| failure.code),
             Err("env_invalid".to_owned())
-        );
-    }
-
-    #[test]
-    fn control_characters_are_shown_and_not_obeyed() {
-        assert_eq!(
-            plain("a\u{1b}[2J\n\tb\u{202e}"),
-            "a\\u{1b}[2J\n\tb\\u{202e}"
         );
     }
 }

@@ -48,8 +48,35 @@ pub enum Command {
     ToolWorker,
 }
 
+/// Keeps the memory of this process to itself: no core file, no tracer of the
+/// same user. Keys will be in it.
+pub fn harden() {
+    #[cfg(target_os = "linux")]
+    let _ = nix::sys::prctl::set_dumpable(false);
+    let _ = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
+}
+
+/// Diagnostics on stderr when `DELEGATE_LOG` or `RUST_LOG` names a filter such
+/// as `delegate=debug`. `DELEGATE_LOG=0` and `=1` are the old system's switch.
+fn trace() {
+    let filter = ["DELEGATE_LOG", "RUST_LOG"]
+        .into_iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .find(|text| text.contains(|c: char| c.is_ascii_alphabetic()));
+    let Some(filter) = filter.and_then(|text| text.parse::<tracing_subscriber::EnvFilter>().ok())
+    else {
+        return;
+    };
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .try_init();
+}
+
 /// Parses the command line and does what it says.
 pub fn main() -> ExitCode {
+    trace();
     match Cli::try_parse() {
         Ok(cli) => dispatch(cli.command),
         Err(error) => {
@@ -73,7 +100,7 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Jail(args) => jail::main(args),
         Command::Doctor(args) => doctor::main(args),
         Command::Config(args) => config::main(args),
-        Command::ToolWorker => exit::Exit::Usage.into(),
+        Command::ToolWorker => crate::tools::worker_main(),
     }
 }
 

@@ -4,25 +4,23 @@
 //! Environment and flags are those of the server's start; the files of the
 //! configuration are read at every call, so that a mended one helps at once.
 
+mod health;
+mod prepare;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::rooms::{
-    Acknowledged, AgentEntry, AgentList, AgentOrder, BackendStatus, Boxed, DeepseekOrder,
-    PendingChange, Prepared, Rooms, Standing, Trouble,
+    Acknowledged, AgentList, AgentOrder, BackendStatus, Boxed, DeepseekOrder, PendingChange,
+    Prepared, Rooms, Standing, Trouble,
 };
-use crate::config::{
-    AgentAsk, Config, ConfigError, Mode, Profile, Sources, endpoint_for_agent,
-    endpoint_for_deepseek,
-};
+use crate::config::{Config, ConfigError, Sources};
 use crate::journal::{Journal, JournalError};
-use crate::provider::{self, Endpoint};
-use crate::run::{RunEvent, RunOutcome, RunSpec, Toolset};
+use crate::run::{RunEvent, RunOutcome, RunSpec};
 use crate::store::{make_folder, open_file};
 use crate::tools::Capability;
 use crate::workspace::{Busy, Lease, Workspace, WorkspaceError, WorkspaceId};
@@ -54,9 +52,6 @@ pub struct House {
     /// the same path is not what the host was told of.
     seen: Mutex<BTreeMap<PathBuf, WorkspaceId>>,
 }
-
-/// Longest that `local_backend_status` waits.
-const STATUS_WAIT: Duration = Duration::from_secs(10);
 
 /// Most answers kept whole; older ones go.
 const KEPT_ANSWERS: usize = 100;
@@ -152,37 +147,6 @@ impl House {
         }
         Ok(workspace)
     }
-
-    /// A run that could change the program that jails it is no run in a jail.
-    fn check_program(&self, workspace: &Workspace, capability: Capability) -> Result<(), Trouble> {
-        if capability == Capability::Readonly {
-            return Ok(());
-        }
-        let program = std::env::current_exe()
-            .and_then(|path| path.canonicalize())
-            .map_err(|cause| Trouble::Other(format!("this program cannot be found: {cause}")))?;
-        if program.starts_with(workspace.root()) {
-            return Err(Trouble::NotConfigured(format!(
-                "the running delegate ({}) lies in the workspace, where a run could change it; install it outside, or choose another workspace",
-                program.display()
-            )));
-        }
-        Ok(())
-    }
-
-    /// IDs of changes that nobody acknowledged.
-    fn unacknowledged(&self, workspace: &Workspace) -> Result<Vec<String>, Trouble> {
-        self.journal()?
-            .pending_ids(workspace.id())
-            .map_err(|error| blocked(&error))
-    }
-
-    fn reports_only(&self) -> bool {
-        self.flags
-            .env
-            .get("DELEGATE_RECOVERY")
-            .is_some_and(|word| word == "report")
-    }
 }
 
 fn not_configured(error: ConfigError) -> Trouble {
@@ -198,59 +162,13 @@ fn blocked(error: &JournalError) -> Trouble {
     }
 }
 
-fn pending_notice(ids: &[String]) -> String {
-    format!(
-        "changes of earlier runs in this workspace are not acknowledged: {}; \
-         get_deepseek_recovery lists them, acknowledge_deepseek_mutations settles them once they are checked",
-        ids.join(", ")
-    )
-}
-
 impl Rooms for House {
-    fn agent(&self, _order: &AgentOrder) -> Result<Prepared, Trouble> {
-        Err(Trouble::Other("not merged yet".to_owned()))
+    fn agent(&self, order: &AgentOrder) -> Result<Prepared, Trouble> {
+        self.prepare_agent(order)
     }
 
     fn deepseek(&self, order: &DeepseekOrder) -> Result<Prepared, Trouble> {
-        let config = self.config()?;
-        if config.deepseek_mode().map_err(not_configured)? == Mode::Off {
-            return Err(Trouble::ModeOff);
-        }
-        let profile = match order.profile.as_str() {
-            "pro" => Profile::Pro,
-            _ => Profile::Flash,
-        };
-        let target = endpoint_for_deepseek(&config, profile).map_err(not_configured)?;
-        let workspace = self.deepseek_workspace(&config)?;
-        self.check_program(&workspace, order.capability)?;
-        let lease = self.lease(&workspace, order.capability)?;
-        // Under the lease: no run can add to them any more.
-        let pending = self.unacknowledged(&workspace)?;
-        let mut notices = target.notes;
-        if !pending.is_empty() {
-            let notice = pending_notice(&pending);
-            if !self.reports_only() {
-                return Err(Trouble::Blocked(notice));
-            }
-            notices.push(notice);
-        }
-        Ok(Prepared {
-            spec: RunSpec {
-                task: order.task.clone(),
-                context: order.context.clone(),
-                capability: order.capability,
-                workspace: workspace.root().to_owned(),
-                endpoint: target.endpoint,
-                settings: target.settings,
-                agent: None,
-                toolset: Toolset::Deepseek,
-                state_dir: self.state_dir()?.to_owned(),
-                mode_tag: None,
-            },
-            agent_source: None,
-            notices,
-            held: Box::new(lease),
-        })
+        self.prepare_deepseek(order)
     }
 
     fn execute<'a>(
@@ -263,28 +181,7 @@ impl Rooms for House {
     }
 
     fn standing(&self) -> Standing {
-        let config = match self.config() {
-            Ok(config) => config,
-            Err(trouble) => {
-                return Standing {
-                    mode: self.mode_word().to_owned(),
-                    setup: Err(trouble.to_string()),
-                };
-            }
-        };
-        let setup = config
-            .deepseek_mode()
-            .map_err(not_configured)
-            .and_then(|_| endpoint_for_deepseek(&config, Profile::Flash).map_err(not_configured))
-            .and_then(|target| {
-                let workspace = self.deepseek_workspace(&config)?;
-                self.check_program(&workspace, Capability::Coding)?;
-                Ok((workspace.root().to_owned(), target.endpoint.model))
-            });
-        Standing {
-            mode: self.mode_word().to_owned(),
-            setup: setup.map_err(|trouble| trouble.to_string()),
-        }
+        self.deepseek_standing()
     }
 
     fn pending(&self) -> Result<Vec<PendingChange>, Trouble> {
@@ -325,49 +222,11 @@ impl Rooms for House {
     }
 
     fn agents(&self) -> AgentList {
-        AgentList::default()
+        self.global_agents()
     }
 
     fn status(&self) -> Boxed<'_, BackendStatus> {
-        Box::pin(async {
-            let (mut status, endpoint) = match self.configured() {
-                Ok(configured) => configured,
-                Err(trouble) => {
-                    return BackendStatus {
-                        error: Some(trouble.to_string()),
-                        ..BackendStatus::default()
-                    };
-                }
-            };
-            let (alive, models) = tokio::join!(
-                provider::liveness(&endpoint.base_url, endpoint.key.as_ref(), STATUS_WAIT),
-                tokio::time::timeout(
-                    STATUS_WAIT,
-                    provider::list_models(&endpoint.base_url, endpoint.key.as_ref())
-                ),
-            );
-            match alive {
-                Ok(alive) => {
-                    status.liveness = Some(alive.body);
-                    status.liveness_status = Some(alive.status);
-                    status.liveness_ms = u64::try_from(alive.took.as_millis()).ok();
-                }
-                Err(why) => status.error = Some(why),
-            }
-            match models {
-                Ok(Ok(models)) => {
-                    status.available_models = Some(models.into_iter().take(20).collect());
-                }
-                Ok(Err(error)) => {
-                    status.models_error = Some(match error.status {
-                        Some(code) => format!("HTTP {code}"),
-                        None => error.text,
-                    });
-                }
-                Err(_) => status.models_error = Some(format!("no answer within {STATUS_WAIT:?}")),
-            }
-            status
-        })
+        Box::pin(self.backend_status())
     }
 
     fn keep_answer(&self, run_id: &str, text: &str) -> Option<PathBuf> {
@@ -378,29 +237,6 @@ impl Rooms for House {
         let mut file = open_file(&path).ok()?;
         file.write_all(text.as_bytes()).ok()?;
         Some(path)
-    }
-}
-
-impl House {
-    /// What `local_backend_status` knows without asking anybody.
-    fn configured(&self) -> Result<(BackendStatus, Endpoint), Trouble> {
-        let config = self.config()?;
-        let target = endpoint_for_agent(&config, &AgentAsk::default()).map_err(not_configured)?;
-        let status = BackendStatus {
-            configured_url: Some(target.endpoint.base_url.to_string()),
-            default_model: Some(target.endpoint.model.clone()),
-            agents_dir: config.agents_dir().value.display().to_string(),
-            ..BackendStatus::default()
-        };
-        Ok((status, target.endpoint))
-    }
-
-    fn mode_word(&self) -> &'static str {
-        match self.flags.env.get("DEEPSEEK_MODE").map(String::as_str) {
-            None | Some("auto") => "auto",
-            Some("off") => "off",
-            Some(_) => "invalid",
-        }
     }
 }
 

@@ -232,7 +232,7 @@ impl Loop {
                 // The driver answers every call; should it not, the model
                 // still gets one result for each.
                 (Slot::Run { .. }, None) => {
-                    ("Error: this call was not run.".to_owned(), true, None)
+                    ("ERROR: this call was not run.".to_owned(), true, None)
                 }
             };
             blocks.push(ToolResult {

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::stream::{FuturesOrdered, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -277,7 +277,9 @@ async fn run_group<T: Tools>(
         });
     }
     let scope = watch.cancel.child_token();
-    let mut running: FuturesUnordered<_> = group
+    // In the order in which they began: whoever watches can match the ends to
+    // the beginnings.
+    let mut running: FuturesOrdered<_> = group
         .iter()
         .map(|planned| {
             let scope = scope.clone();
@@ -324,7 +326,7 @@ async fn run_group<T: Tools>(
             index,
             output: ToolOutput {
                 ok: false,
-                text: "Error: stopped before it ended; it may have taken effect.".to_owned(),
+                text: "ERROR: stopped before it ended; it may have taken effect.".to_owned(),
                 ..ToolOutput::default()
             },
         });

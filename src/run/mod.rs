@@ -10,6 +10,7 @@
 
 mod calls;
 mod driver;
+mod execute;
 pub mod prompt;
 mod prune;
 mod record;
@@ -18,6 +19,7 @@ mod rules;
 pub mod step;
 
 pub use driver::{Drive, Model, Tools, drive};
+pub use execute::{Deps, execute};
 pub use rules::{Action, Budgets, Done, End, Event, Names, Planned, Rules, Unfit};
 
 use std::path::PathBuf;

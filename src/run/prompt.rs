@@ -146,10 +146,10 @@ pub const ANNOUNCED: &str = "You said what you will do, and did not call a tool 
 pub fn cut_off(why: Option<&str>) -> String {
     match why {
         Some(why) => format!(
-            "Error: this call was not run: {why} Send it again with complete, valid arguments. If \
+            "ERROR: this call was not run: {why} Send it again with complete, valid arguments. If \
              it was cut off because it was long, do the work in smaller parts."
         ),
-        None => "Error: this call was cut off by the output limit and was not run. Send it again \
+        None => "ERROR: this call was cut off by the output limit and was not run. Send it again \
                  in smaller parts."
             .to_owned(),
     }

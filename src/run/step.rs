@@ -20,6 +20,8 @@ pub struct Loop {
     pub(super) record: Record,
     pub(super) facts: LoopFacts,
     pub(super) turn: u32,
+    /// Answers received.
+    pub(super) answers: u32,
     pub(super) max_output: u32,
     pub(super) slots: Vec<(ToolUse, Slot)>,
     /// Said at the end of the next results.
@@ -59,6 +61,7 @@ impl Loop {
             messages: vec![Message::user(task)],
             record: Record::default(),
             turn: 0,
+            answers: 0,
             slots: Vec::new(),
             warning: None,
             repeats: Repeats::default(),
@@ -157,6 +160,7 @@ impl Loop {
     }
 
     fn reply(&mut self, mut reply: TurnReply, names: &dyn Names) -> Action {
+        self.answers += 1;
         self.record.usage(reply.usage);
         self.record.model = reply.model.clone().or(self.record.model.take());
         for flag in &reply.flags {

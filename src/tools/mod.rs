@@ -4,13 +4,18 @@
 //! descriptor; each Bash call is a jail of its own. [`Toolbox`] is the only way
 //! in: it names, checks, journals and runs.
 
+mod bash;
+mod client;
 pub mod names;
 mod proto;
 mod specs;
+mod start;
+mod toolbox;
 mod worker;
 
 pub use names::canonical;
 pub use specs::specs;
+pub use toolbox::{Toolbox, ToolboxError, ToolboxSetup};
 pub use worker::worker_main;
 
 use jail::Denial;

@@ -1,14 +1,15 @@
 //! `delegate jail explain PROFILE`
 
 use std::fmt::Write as _;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use jail::{Access, Resolved};
 use serde_json::{Value, json};
 
-use super::{Failure, PolicyArgs, absolute, plain, report, this_host};
+use super::{Failure, PolicyArgs, absolute, report, this_host};
+use crate::cli::host::print;
+use crate::cli::text::plain;
 
 /// Flags of `delegate jail explain`.
 #[derive(Debug, clap::Args)]
@@ -35,13 +36,11 @@ pub struct Args {
 /// Explains.
 pub(super) fn main(args: Args) -> ExitCode {
     match explained(&args) {
-        Ok((text, status)) => match std::io::stdout().lock().write_all(text.as_bytes()) {
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                eprintln!("delegate: cannot write the output: {error}");
-                ExitCode::FAILURE
-            }
-            _ => ExitCode::from(status),
-        },
+        Ok((text, 0)) => print(&text),
+        Ok((text, status)) => {
+            print(&text);
+            ExitCode::from(status)
+        }
         Err(failure) => {
             if args.json {
                 eprintln!("{}", report::failure_object(&failure));

@@ -6,7 +6,8 @@ use jail::{Denial, Enforcement, Exit, Policy, Report};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Failure, plain};
+use super::Failure;
+use crate::cli::text::plain;
 
 /// A refused access with what would allow it.
 #[derive(Serialize)]

@@ -12,7 +12,8 @@ use std::time::Duration;
 use jail::{Exit, JailError, Report};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Failure, PolicyArgs, launcher, plain, report};
+use super::{Failure, PolicyArgs, launcher, report};
+use crate::cli::text::plain;
 
 /// Flags of `delegate jail run`.
 #[derive(Debug, clap::Args)]
@@ -92,6 +93,7 @@ fn held(plan: &jail::Plan) -> jail::Policy {
     let mut policy = plan.policy().clone();
     if plan.form() != jail::Form::Full {
         policy.scratch.clear();
+        policy.empty_dirs.clear();
     }
     policy
 }

@@ -24,6 +24,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub(super) use text::lossy;
+
 use rustix::fs::AtFlags;
 use serde_json::{Map, Value};
 

@@ -25,7 +25,7 @@ pub(super) fn is_binary(bytes: &[u8]) -> bool {
 
 /// Bytes as text; what is not UTF-8 is spelled `\xNN`. U+FFFD would hide which
 /// bytes they were, and some providers refuse it.
-pub(super) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+pub(in crate::tools) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => {
