@@ -57,9 +57,34 @@ pub struct Args {
     /// Folder of the execution leases, for tests that must not touch the shared one
     #[arg(long, value_name = "DIR", hide = true)]
     pub locks_dir: Option<PathBuf>,
+    /// Which refused accesses of commands are reported: off, writes, all
+    #[arg(long, value_name = "WHICH", value_enum, default_value = "writes")]
+    pub observe: ObserveArg,
     /// A setting; `delegate config show` lists them
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+}
+
+/// What `--observe` accepts. `all` costs a notification for each file that a
+/// command opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ObserveArg {
+    /// Nothing.
+    Off,
+    /// Refused writes and connections.
+    Writes,
+    /// Refused reads as well.
+    All,
+}
+
+impl From<ObserveArg> for jail::Observe {
+    fn from(which: ObserveArg) -> Self {
+        match which {
+            ObserveArg::Off => jail::Observe::Off,
+            ObserveArg::Writes => jail::Observe::Writes,
+            ObserveArg::All => jail::Observe::All,
+        }
+    }
 }
 
 impl Args {
@@ -92,14 +117,6 @@ impl Args {
 
 /// Runs the server to its end.
 pub fn main(args: Args) -> ExitCode {
-    // Keys will be in memory: no core file may hold them.
-    let _ = rustix::process::setrlimit(
-        rustix::process::Resource::Core,
-        rustix::process::Rlimit {
-            current: Some(0),
-            maximum: Some(0),
-        },
-    );
     let env = host::env();
     let home = host::home().ok();
     let set_up = || -> Result<(mcp::Options, House), String> {
@@ -119,6 +136,8 @@ pub fn main(args: Args) -> ExitCode {
         {
             return Err(error.to_string());
         }
+        let launcher = super::jail::launcher()
+            .map_err(|cause| format!("this program cannot be found again: {cause}"))?;
         let options = mcp::Options {
             name: args.name.clone(),
             toolsets,
@@ -132,6 +151,9 @@ pub fn main(args: Args) -> ExitCode {
             workspace: args.workspace.clone(),
             state_dir: args.state_dir.clone().or_else(|| host::state_dir().ok()),
             locks_dir: args.locks_dir.clone(),
+            launcher,
+            host: super::jail::this_host(),
+            observe: args.observe.into(),
         });
         Ok((options, house))
     };

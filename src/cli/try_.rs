@@ -141,6 +141,8 @@ fn server(binary: &Path, scratch: &Scratch, model: &Model) -> Command {
     }
     command.arg("--state-dir").arg(scratch.state());
     command.arg("--locks-dir").arg(scratch.locks());
+    // Also what a command was not allowed to read: that is what is shown.
+    command.args(["--observe", "all"]);
     command.current_dir(scratch.project());
     command.env_clear();
     let passed = ["HOME", "PATH"].map(str::to_owned);
