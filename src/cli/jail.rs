@@ -7,6 +7,7 @@ mod report;
 mod run;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -191,6 +192,12 @@ impl PolicyArgs {
             None => jail::prepare(&resolved.policy)?,
         })
     }
+}
+
+/// Writes to stderr. Whoever read it may have gone away, which changes nothing
+/// about what was run.
+fn say(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// The policy as this form holds it: without a private root, what would be a
