@@ -2,6 +2,7 @@
 //! the arguments, the descriptors or (looked at as root) the memory.
 
 mod common;
+#[allow(dead_code, reason = "this file uses a part of it")]
 #[path = "mcp_support/provider.rs"]
 mod provider;
 

@@ -55,7 +55,7 @@ pub async fn execute(
         vision: spec.settings.vision,
         launcher: deps.launcher.clone(),
         host: deps.host.clone(),
-        observe: jail::Observe::default(),
+        observe: spec.settings.observe,
     };
     let open = move || Toolbox::open(setup).map_err(|error| NotOpened::from(&error));
     conduct(spec, run_id, &date, client, open, events, cancel).await
