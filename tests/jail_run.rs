@@ -68,6 +68,21 @@ fn without_a_jail_nothing_runs_and_the_status_is_125() {
 }
 
 #[test]
+fn a_floor_that_a_form_does_not_reach_stops_it() {
+    let scene = Scene::new();
+    for form in forms() {
+        let seen = scene.sh(&form, &["--json", "--floor", "metadata"], "echo ran");
+        if form == "narrow" {
+            assert_eq!((seen.status, seen.out.as_str()), (125, ""), "{seen:?}");
+            assert_eq!(seen.report()["error"]["code"], "jail_below_floor");
+        } else {
+            assert_eq!((seen.status, seen.out.as_str()), (0, "ran\n"), "{seen:?}");
+        }
+        assert_eq!(scene.sh(&form, &["--floor", "reads"], "exit 0").status, 0);
+    }
+}
+
+#[test]
 fn stdin_passes_and_stdout_is_the_commands_alone() {
     let scene = Scene::new();
     for form in forms() {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use jail::{Access, Resolved};
 use serde_json::{Value, json};
 
-use super::{Failure, PolicyArgs, absolute, held, report, this_host};
+use super::{Failure, PolicyArgs, absolute, held, report, say, this_host};
 use crate::cli::host::print;
 use crate::cli::text::plain;
 
@@ -43,9 +43,9 @@ pub(super) fn main(args: Args) -> ExitCode {
         }
         Err(failure) => {
             if args.json {
-                eprintln!("{}", report::failure_object(&failure));
+                say(&format!("{}\n", report::failure_object(&failure)));
             } else {
-                eprint!("{}", plain(&format!("delegate: {}\n", failure.message)));
+                say(&plain(&format!("delegate: {}\n", failure.message)));
             }
             ExitCode::from(failure.status)
         }
