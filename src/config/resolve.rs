@@ -320,7 +320,13 @@ pub fn endpoint_for_deepseek(config: &Config, profile: Profile) -> Result<Target
     let wire = config
         .flag("wire")
         .map_or(Wire::Openai, |wire| wire_of(&wire.value));
-    let base_url = for_wire(parse_base(&url.value, &url.origin.to_string())?, wire);
+    let given = parse_base(&url.value, &url.origin.to_string())?;
+    // A flag means what it means everywhere; in the files of the old system a
+    // URL is what `/chat/completions` is put behind.
+    let base_url = match url.origin {
+        Origin::Flag(_) => for_wire(given, wire),
+        _ => given,
+    };
     let key = match config.flag("key_env") {
         Some(name) => named_key(config, &name, &base_url)?,
         None => credential::choose(&base_url, &config.env, legacy.api_key.as_ref())?,
