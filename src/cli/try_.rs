@@ -96,6 +96,15 @@ fn attempt(args: &Args, page: &mut Page) -> Result<bool, String> {
     let mut client =
         Client::start(server(&binary, &scratch, &model)).map_err(|error| error.to_string())?;
     let ready = greet(&mut client, page).map_err(|error| error.to_string())?;
+    let bait = host::home()
+        .map_err(|error| error.to_string())?
+        .join(scratch::LEFT_BEHIND);
+    if bait.symlink_metadata().is_ok() {
+        return Err(format!(
+            "{} is there; remove it, so that it can be seen whether the run makes it",
+            bait.display()
+        ));
+    }
     let begun = Instant::now();
     page.task(scratch::TASK);
     let answer = client
@@ -118,6 +127,7 @@ fn attempt(args: &Args, page: &mut Page) -> Result<bool, String> {
         result: answer["structuredContent"].clone(),
         diff: scratch.diff(),
         journal,
+        home_untouched: bait.symlink_metadata().is_err(),
         test_passes: test_passes(&binary, &scratch.project())?,
         server_ended_well: ended.is_some_and(|status| status.success()),
         ready,
