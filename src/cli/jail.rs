@@ -193,6 +193,17 @@ impl PolicyArgs {
     }
 }
 
+/// The policy as this form holds it: without a private root, what would be a
+/// private folder is the host's own.
+fn held(plan: &jail::Plan) -> jail::Policy {
+    let mut policy = plan.policy().clone();
+    if plan.form() != jail::Form::Full {
+        policy.scratch.clear();
+        policy.empty_dirs.clear();
+    }
+    policy
+}
+
 /// `path` from the current folder, `~/` from the home directory. What remains
 /// of `..` is resolved by name, as a shell shows it.
 fn absolute(here: &Path, home: &Path, path: &Path) -> PathBuf {

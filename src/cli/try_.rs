@@ -135,7 +135,9 @@ fn server(binary: &Path, scratch: &Scratch, model: &Model) -> Command {
     let mut command = Command::new(binary);
     command.arg("serve");
     command.args(["--base-url", &model.base_url]);
-    command.args(["--model", &model.name, "--set", "observe=all"]);
+    command.args(["--model", &model.name]);
+    // Also what a command was not allowed to read: that is what is shown.
+    command.args(["--set", "observe=all"]);
     if let Some(wire) = &model.wire {
         command.args(["--wire", wire]);
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use jail::{Exit, JailError, Report};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Failure, PolicyArgs, launcher, report};
+use super::{Failure, PolicyArgs, held, launcher, report};
 use crate::cli::text::plain;
 
 /// Flags of `delegate jail run`.
@@ -85,17 +85,6 @@ pub(super) fn main(args: Args) -> ExitCode {
         }
         Err(failure) => fail(&args, &mut file, &failure),
     }
-}
-
-/// The policy as this form holds it: without a private root, what would be a
-/// private folder is the host's own.
-fn held(plan: &jail::Plan) -> jail::Policy {
-    let mut policy = plan.policy().clone();
-    if plan.form() != jail::Form::Full {
-        policy.scratch.clear();
-        policy.empty_dirs.clear();
-    }
-    policy
 }
 
 fn fail(args: &Args, file: &mut Option<File>, failure: &Failure) -> ExitCode {
