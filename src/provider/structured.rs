@@ -47,15 +47,15 @@ fn action(name: &str, schema: &Value) -> Value {
     })
 }
 
-/// What the model is told. Short, as small models read slowly and copy what
-/// they see last: the examples are of work, and `Finish` comes first.
+/// What the model is told. Short, as small models read slowly, and by example,
+/// as they copy: the examples are of work, and `Finish` comes first.
 fn guide(tools: &[ToolSpec]) -> String {
     let mut text = String::from(
         "Answer each time with exactly one action, as one JSON object and nothing else. The result of the action \
          comes back as the next message. Take one step at a time. Once the work is done, and not before, use \
          Finish with a summary of it.\n\
          Actions:\n\
-         - Finish: ends the work. {\"tool\":\"Finish\",\"summary\":TEXT}\n",
+         - Finish ends the work: {\"tool\":\"Finish\",\"summary\":\"...\"}\n",
     );
     for tool in tools {
         text.push_str(&format!("- {}\n", line(tool)));
@@ -63,44 +63,46 @@ fn guide(tools: &[ToolSpec]) -> String {
     text
 }
 
-/// One tool in a line: what it does, its form, and what may be added.
+/// One tool in a line: what it does, and an example with what it needs. The rest
+/// is in the schema, and in the results that say how to go on: a half-billion
+/// model passed 6 of 20 small tasks with these lines, 3 of 15 with the optional
+/// parameters named in them, and 2 of 15 with the whole descriptions.
 fn line(tool: &ToolSpec) -> String {
-    let required: Vec<&str> = tool
+    let empty = Vec::new();
+    let required = tool
         .schema
         .get("required")
         .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    let properties = tool.schema.get("properties").and_then(Value::as_object);
-    let kind = |value: &Value| {
-        value
-            .get("type")
-            .and_then(Value::as_str)
-            .unwrap_or("value")
-            .to_uppercase()
-    };
-    let mut form = format!("{{\"tool\":\"{}\"", tool.name);
-    let mut more = Vec::new();
-    for (name, value) in properties.into_iter().flatten() {
-        let kind = if kind(value) == "STRING" {
-            "TEXT".to_owned()
-        } else {
-            kind(value)
-        };
-        if required.contains(&name.as_str()) {
-            form.push_str(&format!(",\"{name}\":{kind}"));
-        } else {
-            more.push(format!("{name} ({})", kind.to_lowercase()));
-        }
+        .unwrap_or(&empty);
+    let mut example = Map::new();
+    example.insert("tool".into(), json!(tool.name));
+    for name in required.iter().filter_map(Value::as_str) {
+        let kind = tool
+            .schema
+            .pointer(&format!("/properties/{name}/type"))
+            .and_then(Value::as_str);
+        example.insert(name.to_owned(), sample(name, kind));
     }
     let what = tool.description.trim();
-    let mut text = format!("{}: {what} {form}}}", tool.name);
-    if !more.is_empty() {
-        text.push_str(&format!(" and, if needed, {}", more.join(", ")));
+    let end = what.find(". ").map_or(what.len(), |at| at + 1);
+    format!("{}: {} {}", tool.name, &what[..end], Value::Object(example))
+}
+
+/// A value for the example of a parameter.
+fn sample(name: &str, kind: Option<&str>) -> Value {
+    match kind {
+        Some("integer" | "number") => json!(1),
+        Some("boolean") => json!(true),
+        _ => json!(match name {
+            "file_path" => "notes.txt",
+            "notebook_path" => "notes.ipynb",
+            "command" => "ls",
+            "old_string" => "colour = red",
+            "new_string" => "colour = blue",
+            "pattern" => "colour",
+            _ => "text",
+        }),
     }
-    text
 }
 
 /// The request body. The caller adds what the endpoint wants on top.

@@ -56,6 +56,26 @@ fn the_schema_holds_one_action() {
 }
 
 #[test]
+fn a_tool_is_told_in_one_line() {
+    let tool = ToolSpec {
+        name: "Edit",
+        description: "Replace a piece of a file. It must occur once.".into(),
+        schema: json!({
+            "properties": {
+                "file_path": {"type": "string"}, "replace_all": {"type": "boolean"},
+                "times": {"type": "integer"}, "mood": {"type": "string"},
+            },
+            "required": ["file_path", "times", "mood"],
+        }),
+    };
+    assert_eq!(
+        line(&tool),
+        "Edit: Replace a piece of a file. \
+         {\"tool\":\"Edit\",\"file_path\":\"notes.txt\",\"times\":1,\"mood\":\"text\"}"
+    );
+}
+
+#[test]
 fn the_conversation_is_plain_text() {
     let call = |id: &str, name: &str, input: Value| {
         Block::ToolUse(ToolUse {
@@ -130,7 +150,7 @@ fn the_conversation_is_plain_text() {
         said[0]["content"]
             .as_str()
             .unwrap()
-            .contains("- Bash: Runs a command. {\"tool\":\"Bash\",\"command\":TEXT}")
+            .contains("- Bash: Runs a command. {\"tool\":\"Bash\",\"command\":\"ls\"}")
     );
     let rest: Vec<(&str, &str)> = said[1..]
         .iter()
