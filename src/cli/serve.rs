@@ -57,34 +57,9 @@ pub struct Args {
     /// Folder of the execution leases, for tests that must not touch the shared one
     #[arg(long, value_name = "DIR", hide = true)]
     pub locks_dir: Option<PathBuf>,
-    /// Which refused accesses of commands are reported: off, writes, all
-    #[arg(long, value_name = "WHICH", value_enum, default_value = "writes")]
-    pub observe: ObserveArg,
     /// A setting; `delegate config show` lists them
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-}
-
-/// What `--observe` accepts. `all` costs a notification for each file that a
-/// command opens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum ObserveArg {
-    /// Nothing.
-    Off,
-    /// Refused writes and connections.
-    Writes,
-    /// Refused reads as well.
-    All,
-}
-
-impl From<ObserveArg> for jail::Observe {
-    fn from(which: ObserveArg) -> Self {
-        match which {
-            ObserveArg::Off => jail::Observe::Off,
-            ObserveArg::Writes => jail::Observe::Writes,
-            ObserveArg::All => jail::Observe::All,
-        }
-    }
 }
 
 impl Args {
@@ -153,7 +128,6 @@ pub fn main(args: Args) -> ExitCode {
             locks_dir: args.locks_dir.clone(),
             launcher,
             host: super::jail::this_host(),
-            observe: args.observe.into(),
         });
         Ok((options, house))
     };

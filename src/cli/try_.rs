@@ -146,13 +146,13 @@ fn server(binary: &Path, scratch: &Scratch, model: &Model) -> Command {
     command.arg("serve");
     command.args(["--base-url", &model.base_url]);
     command.args(["--model", &model.name]);
+    // Also what a command was not allowed to read: that is what is shown.
+    command.args(["--set", "observe=all"]);
     if let Some(wire) = &model.wire {
         command.args(["--wire", wire]);
     }
     command.arg("--state-dir").arg(scratch.state());
     command.arg("--locks-dir").arg(scratch.locks());
-    // Also what a command was not allowed to read: that is what is shown.
-    command.args(["--observe", "all"]);
     command.current_dir(scratch.project());
     command.env_clear();
     let passed = ["HOME", "PATH"].map(str::to_owned);

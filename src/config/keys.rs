@@ -1,6 +1,8 @@
 //! The table of settings: names, types, bounds. One list for `--set`, for the
 //! environment (`DELEGATE_` and the name in capitals) and for `config.toml`.
 
+use jail::Observe;
+
 use std::time::Duration;
 
 use super::error::{ConfigError, closest};
@@ -97,6 +99,11 @@ pub const KEYS: &[Key] = &[
         name: "tool_mode",
         kind: Kind::Choice(&["auto", "native", "structured"]),
         about: "how tools are offered to the model",
+    },
+    Key {
+        name: "observe",
+        kind: Kind::Choice(&["off", "writes", "all"]),
+        about: "which refused accesses of Bash are reported; all costs a notification for each open",
     },
     int("max_turns", 1, 150, "model answers in one run"),
     int(
@@ -268,6 +275,13 @@ pub fn apply(settings: &mut RunSettings, name: &str, value: &Setting) {
                 _ => ToolMode::Auto,
             };
         }
+        Setting::Text(word) if name == "observe" => {
+            settings.observe = match word.as_str() {
+                "off" => Observe::Off,
+                "all" => Observe::All,
+                _ => Observe::Writes,
+            };
+        }
         Setting::Text(_) => {}
     }
 }
@@ -314,6 +328,12 @@ pub fn current(settings: &RunSettings, name: &str) -> Option<String> {
         "bash_timeout_ms" => ms(settings.bash_timeout),
         "max_run_seconds" => settings.max_run.as_secs().to_string(),
         "tool_mode" => settings.tool_mode.name().to_owned(),
+        "observe" => match settings.observe {
+            Observe::Off => "off",
+            Observe::Writes => "writes",
+            Observe::All => "all",
+        }
+        .to_owned(),
         "max_nudges" => settings.max_nudges.to_string(),
         "keep_tool_results" => settings.keep_tool_results.to_string(),
         _ => return None,

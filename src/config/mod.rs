@@ -71,6 +71,8 @@ pub struct RunSettings {
     pub max_run: Duration,
     /// `tool_mode`: `auto`, `native` or `structured`.
     pub tool_mode: ToolMode,
+    /// `observe`: which refused accesses of Bash calls are reported.
+    pub observe: jail::Observe,
     /// `max_nudges`: how often a run asks again after an empty answer or one
     /// that only announces work.
     pub max_nudges: u32,
@@ -97,6 +99,7 @@ impl Default for RunSettings {
             bash_timeout: Duration::from_secs(120),
             max_run: Duration::from_secs(18_000),
             tool_mode: ToolMode::Auto,
+            observe: jail::Observe::Writes,
             max_nudges: 1,
             keep_tool_results: 6,
         }

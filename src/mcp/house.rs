@@ -46,8 +46,6 @@ pub struct Flags {
     pub launcher: jail::Launcher,
     /// What policies are resolved against.
     pub host: jail::Host,
-    /// Which refused accesses of Bash are recorded.
-    pub observe: jail::Observe,
 }
 
 /// The rooms below, wired together.
@@ -188,7 +186,6 @@ impl Rooms for House {
                 journal: self.journal()?,
                 launcher: self.flags.launcher.clone(),
                 host: self.flags.host.clone(),
-                observe: self.flags.observe,
             };
             Ok(run::execute(spec, &deps, events, cancel).await)
         })

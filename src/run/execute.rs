@@ -32,8 +32,6 @@ pub struct Deps {
     pub launcher: jail::Launcher,
     /// What policies are resolved against.
     pub host: jail::Host,
-    /// Which refused accesses of Bash are recorded.
-    pub observe: jail::Observe,
 }
 
 /// Runs to the end. Ends within about a second after `cancel` fires, with
@@ -57,7 +55,7 @@ pub async fn execute(
         vision: spec.settings.vision,
         launcher: deps.launcher.clone(),
         host: deps.host.clone(),
-        observe: deps.observe,
+        observe: spec.settings.observe,
     };
     let open = move || Toolbox::open(setup).map_err(|error| NotOpened::from(&error));
     conduct(spec, run_id, &date, client, open, events, cancel).await

@@ -167,7 +167,6 @@ pub(super) async fn prepare(args: &Args) -> Result<Prepared, Refused> {
             journal: Arc::new(journal),
             launcher,
             host: jail_cli::this_host(),
-            observe: jail::Observe::default(),
         },
         notes,
         lease,
