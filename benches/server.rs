@@ -28,7 +28,7 @@ fn main() {
     let home = scratch.path().join("home");
     let workspace = scratch.path().join("work");
     let state = scratch.path().join("state");
-    for folder in [&home, &workspace, &state] {
+    for folder in [&home, &workspace] {
         std::fs::create_dir(folder).expect("make a folder");
     }
     std::fs::write(

@@ -17,8 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Arm, Bench};
-use host::policy;
-use jail::{Form, Launcher};
+use jail::{Form, Launcher, Policy, ProfileSet, Request};
 
 fn main() {
     let bench = Bench::from_args("spawn", 300);
@@ -27,6 +26,7 @@ fn main() {
         program: env!("CARGO_BIN_EXE_delegate").into(),
     };
     let policy = policy(workspace.path());
+    let granted = policy.grants.len();
 
     let mut arms = vec![
         Arm::new("true", || bare(&["/bin/true"])),
@@ -80,7 +80,18 @@ fn main() {
     result.ratio("open-full", "true", Some(12.0));
     result.ratio("open-narrow", "true", None);
     result.ratio("bash-bwrap", "bash", None);
+    result.fact("paths granted", granted as f64, None);
     result.finish();
+}
+
+/// The policy of the profile `bash` on a workspace, toolchains as found.
+fn policy(workspace: &Path) -> Policy {
+    let request = Request {
+        profile: "bash".to_owned(),
+        workspace: Some(workspace.to_owned()),
+        ..Request::default()
+    };
+    jail::resolve(&ProfileSet::builtin(), &request, &host::host()).expect("the profile resolves")
 }
 
 /// Spawns with null descriptors and waits; std uses `posix_spawn` for this.

@@ -1,8 +1,6 @@
 //! This user and machine, as the command line would describe them.
 
-use std::path::Path;
-
-use jail::{Host, Policy, ProfileSet, Request};
+use jail::Host;
 
 /// The host of the caller's own environment.
 pub fn host() -> Host {
@@ -14,14 +12,4 @@ pub fn host() -> Host {
         env: std::env::vars_os().collect(),
         user: std::env::var("USER").unwrap_or_else(|_| "user".to_owned()),
     }
-}
-
-/// The policy of the profile `bash` on a workspace, toolchains as found.
-pub fn policy(workspace: &Path) -> Policy {
-    let request = Request {
-        profile: "bash".to_owned(),
-        workspace: Some(workspace.to_owned()),
-        ..Request::default()
-    };
-    jail::resolve(&ProfileSet::builtin(), &request, &host()).expect("the profile resolves")
 }

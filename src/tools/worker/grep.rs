@@ -252,14 +252,13 @@ struct Collect {
 
 impl Collect {
     fn push(&mut self, bytes: &[u8], first: Option<u64>, is_match: bool) {
-        let mut number = first.unwrap_or(0);
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+        for (number, line) in (first.unwrap_or(0)..).zip(lines) {
             self.hits.lines.push(Some(Line {
                 number,
                 is_match,
                 text: cut(line),
             }));
-            number += 1;
         }
     }
 
