@@ -281,6 +281,33 @@ fn a_failed_run_has_its_class_and_exit_status_one() {
 }
 
 #[test]
+fn an_empty_answer_is_asked_again_after_the_tool_results() {
+    let scratch = Scratch::new();
+    let look = call("Glob", json!({"pattern": "*"}));
+    let provider = Provider::start(vec![look, say(""), say("Here.")]);
+    let ran = scratch.run(&provider, &[]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert_eq!(ran.str("/final_text"), "Here.");
+    assert_eq!(ran.outcome["facts"]["nudges"], 1);
+    provider.request(PATIENCE);
+    let before = provider.request(PATIENCE)["messages"].clone();
+    let after = provider.request(PATIENCE)["messages"].clone();
+    let (before, after) = (
+        before.as_array().expect("list"),
+        after.as_array().expect("list"),
+    );
+    assert_eq!(after[..before.len()], before[..], "the same prefix");
+    assert_eq!(after.len(), before.len() + 1);
+    let last = after.last().expect("a message");
+    assert_eq!(last["role"], "user");
+    assert!(last["content"].to_string().contains("empty"), "{last}");
+    let provider = Provider::start(vec![say("")]);
+    let ran = scratch.run(&provider, &[]);
+    assert_eq!(ran.status, Some(1));
+    assert_eq!(ran.str("/error_class"), "empty_response");
+}
+
+#[test]
 fn a_model_that_goes_in_circles_is_stopped() {
     let scratch = Scratch::new();
     let provider = Provider::start(vec![call("Bash", json!({"command": "true"}))]);

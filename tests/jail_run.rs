@@ -1,104 +1,16 @@
-//! `delegate jail run`, driven through the binary. Each refusal stands beside
-//! the same act outside the jail, or with the grant that allows it.
+//! `delegate jail run`, driven through the binary: status, streams, report and
+//! end of a command.
 
 mod common;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
 
-use common::{delegate, forms};
+use common::forms;
+use common::scene::{Scene, Seen};
 use serde_json::Value;
-
-struct Scene {
-    _dir: tempfile::TempDir,
-    home: PathBuf,
-    ws: PathBuf,
-    beside: PathBuf,
-}
-
-impl Scene {
-    fn new() -> Scene {
-        let dir = tempfile::tempdir().expect("tempdir");
-        let base = dir.path().canonicalize().expect("canonical");
-        let home = base.join("home");
-        let ws = home.join("ws");
-        let beside = home.join("beside");
-        for dir in [&ws, &beside, &home.join(".ssh")] {
-            fs::create_dir_all(dir).expect("mkdir");
-        }
-        fs::write(home.join(".ssh/id_rsa"), "canary").expect("write");
-        fs::write(beside.join("file"), "neighbour").expect("write");
-        Scene {
-            _dir: dir,
-            home,
-            ws,
-            beside,
-        }
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(delegate());
-        command
-            .args(["jail", "run"])
-            .args(args)
-            .current_dir(&self.ws)
-            .env_clear()
-            .env("PATH", "/usr/bin:/bin")
-            .env("HOME", &self.home)
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Seen {
-        Seen::of(self.command(args).output().expect("delegate"))
-    }
-
-    /// `sh -c LINE` in the profile `bash`, in one form.
-    fn sh(&self, form: &str, flags: &[&str], line: &str) -> Seen {
-        let mut args = vec!["bash", "--form", form];
-        args.extend(flags);
-        args.extend(["--", "sh", "-c", line]);
-        self.run(&args)
-    }
-
-    /// The same line without a jail.
-    fn outside(&self, line: &str) -> Seen {
-        let output = Command::new("sh")
-            .args(["-c", line])
-            .current_dir(&self.ws)
-            .env("HOME", &self.home)
-            .output()
-            .expect("sh");
-        Seen::of(output)
-    }
-}
-
-#[derive(Debug)]
-struct Seen {
-    status: i32,
-    out: String,
-    err: String,
-}
-
-impl Seen {
-    fn of(output: Output) -> Seen {
-        Seen {
-            status: output.status.code().unwrap_or(-1),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-
-    /// The report of `--json`: the last line of stderr.
-    fn report(&self) -> Value {
-        let line = self.err.lines().last().expect("a report");
-        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {}", self.err))
-    }
-}
 
 #[test]
 fn the_exit_status_is_that_of_the_command() {
@@ -156,6 +68,21 @@ fn without_a_jail_nothing_runs_and_the_status_is_125() {
 }
 
 #[test]
+fn a_floor_that_a_form_does_not_reach_stops_it() {
+    let scene = Scene::new();
+    for form in forms() {
+        let seen = scene.sh(&form, &["--json", "--floor", "metadata"], "echo ran");
+        if form == "narrow" {
+            assert_eq!((seen.status, seen.out.as_str()), (125, ""), "{seen:?}");
+            assert_eq!(seen.report()["error"]["code"], "jail_below_floor");
+        } else {
+            assert_eq!((seen.status, seen.out.as_str()), (0, "ran\n"), "{seen:?}");
+        }
+        assert_eq!(scene.sh(&form, &["--floor", "reads"], "exit 0").status, 0);
+    }
+}
+
+#[test]
 fn stdin_passes_and_stdout_is_the_commands_alone() {
     let scene = Scene::new();
     for form in forms() {
@@ -209,40 +136,6 @@ fn the_report_goes_to_a_file_that_the_command_cannot_swap() {
 }
 
 #[test]
-fn files_outside_are_refused_reported_and_opened_by_the_grant_that_is_named() {
-    let scene = Scene::new();
-    let write = "echo x >../beside/new";
-    let read = "cat ../beside/file";
-    let beside = scene.beside.display();
-    for form in forms() {
-        let seen = scene.sh(&form, &[], write);
-        assert_ne!(seen.status, 0, "{seen:?}");
-        assert!(!scene.beside.join("new").exists());
-        let told = format!("the jail refused open {beside}/new");
-        assert!(seen.err.contains(&told), "{form}: {seen:?}");
-        assert!(
-            seen.err.contains(&format!("--allow read+write:{beside}"))
-                || seen.err.contains(&format!("--allow write:{beside}")),
-            "{form}: {seen:?}"
-        );
-        assert_ne!(scene.sh(&form, &[], read).status, 0);
-
-        let allow = format!("write:{beside}");
-        assert_eq!(scene.sh(&form, &["--allow", &allow], write).status, 0);
-        fs::remove_file(scene.beside.join("new")).expect("was written");
-        let seen = scene.sh(&form, &["--allow", "read:../beside"], read);
-        assert_eq!((seen.status, seen.out.as_str()), (0, "neighbour"));
-        assert_ne!(
-            scene
-                .sh(&form, &["--allow", "read:../beside"], write)
-                .status,
-            0
-        );
-    }
-    assert_eq!(scene.outside(write).status, 0);
-}
-
-#[test]
 fn reads_are_reported_when_they_are_asked_for() {
     let scene = Scene::new();
     for form in forms() {
@@ -276,246 +169,6 @@ fn reads_are_reported_when_they_are_asked_for() {
             "echo x >../beside/new",
         );
         assert_eq!(seen.report()["denials"], Value::Array(Vec::new()));
-    }
-}
-
-#[test]
-fn secrets_of_the_home_stay_until_a_person_names_one() {
-    let scene = Scene::new();
-    let line = "cat ~/.ssh/id_rsa";
-    let key = scene.home.join(".ssh/id_rsa");
-    let line_by_path = format!("cat {}", key.display());
-    symlink(&key, scene.ws.join("link")).expect("link");
-    for form in forms() {
-        for line in [
-            line,
-            &line_by_path,
-            "cat link",
-            "cat /proc/self/root/$PWD/../.ssh/id_rsa",
-        ] {
-            let seen = scene.sh(&form, &[], line);
-            assert!(
-                seen.status != 0 && !seen.out.contains("canary"),
-                "{form} {line}: {seen:?}"
-            );
-        }
-        let seen = scene.sh(&form, &["--allow", "read:~/.ssh/id_rsa"], &line_by_path);
-        assert_eq!(
-            (seen.status, seen.out.as_str()),
-            (0, "canary"),
-            "{form}: {seen:?}"
-        );
-    }
-    assert_eq!(scene.outside(line).out, "canary");
-    assert_eq!(scene.outside("cat link").out, "canary");
-}
-
-#[test]
-fn the_environment_is_what_the_profile_lists_and_a_person_names() {
-    let scene = Scene::new();
-    for form in forms() {
-        let run = |flags: &[&str]| {
-            let mut args = vec!["bash", "--form", form.as_str()];
-            args.extend(flags);
-            args.extend(["--", "env"]);
-            let output = scene
-                .command(&args)
-                .env("MY_API_KEY", "k-value")
-                .env("PLAIN", "p-value")
-                .env("LC_ALL", "C")
-                .output()
-                .expect("delegate");
-            Seen::of(output).out
-        };
-        let env = run(&[]);
-        assert!(
-            env.contains("LC_ALL=C\n") && env.contains("DELEGATE_JAIL=1\n"),
-            "{env}"
-        );
-        assert!(
-            !env.contains("k-value") && !env.contains("p-value"),
-            "{env}"
-        );
-        let env = run(&["--env", "MY_API_KEY", "--env", "GIVEN=g=h"]);
-        assert!(
-            env.contains("MY_API_KEY=k-value\n") && env.contains("GIVEN=g=h\n"),
-            "{env}"
-        );
-    }
-}
-
-#[test]
-fn readonly_changes_nothing_and_tools_runs_nothing() {
-    let scene = Scene::new();
-    fs::write(scene.ws.join("file"), "text").expect("write");
-    for form in forms() {
-        let readonly =
-            |line: &str| scene.run(&["readonly", "--form", &form, "--", "sh", "-c", line]);
-        assert_eq!(readonly("cat file").out, "text");
-        for line in [
-            "echo x >file",
-            "rm file",
-            "mkdir d",
-            "mv file g",
-            "ln file g",
-        ] {
-            let seen = readonly(line);
-            assert_ne!(seen.status, 0, "{form} {line}: {seen:?}");
-        }
-        assert_eq!(
-            fs::read_to_string(scene.ws.join("file")).expect("read"),
-            "text"
-        );
-        assert_eq!(scene.sh(&form, &[], "cp file g && rm g").status, 0);
-        for profile in ["tools", "tools-readonly"] {
-            let seen = scene.run(&[profile, "--form", &form, "--", "/bin/sh", "-c", "exit 0"]);
-            assert!(
-                [126, 127].contains(&seen.status),
-                "{form} {profile}: {seen:?}"
-            );
-        }
-    }
-}
-
-#[test]
-fn what_git_obeys_on_the_host_stays_as_it_is() {
-    let scene = Scene::new();
-    if !forms().contains(&"full".to_owned()) {
-        return;
-    }
-    for dir in ["objects", "refs", "hooks", "info"] {
-        fs::create_dir_all(scene.ws.join(".git").join(dir)).expect("mkdir");
-    }
-    fs::write(scene.ws.join(".git/config"), "[core]\n").expect("write");
-    fs::write(scene.ws.join(".envrc"), "").expect("write");
-    let refused = [
-        "echo x >.git/hooks/pre-commit",
-        "echo x >>.git/config",
-        "echo x >.git/info/attributes",
-        "mv .git g2",
-        "rm -r .git",
-        "ln -s .git/hooks s && echo x >s/post-checkout",
-        "echo x >>.envrc",
-        "rm .envrc",
-    ];
-    for line in refused {
-        let seen = scene.sh("full", &[], line);
-        assert_ne!(seen.status, 0, "{line}: {seen:?}");
-    }
-    assert_eq!(
-        fs::read_to_string(scene.ws.join(".git/config")).expect("read"),
-        "[core]\n"
-    );
-    assert_eq!(
-        fs::read_dir(scene.ws.join(".git/hooks"))
-            .expect("list")
-            .count(),
-        0
-    );
-    for line in [
-        "echo x >.git/index.lock && mv .git/index.lock .git/index",
-        "mkdir -p .git/objects/aa",
-    ] {
-        let seen = scene.sh("full", &[], line);
-        assert_eq!(seen.status, 0, "{line}: {seen:?}");
-    }
-    assert_eq!(
-        scene
-            .outside("echo x >.git/hooks/pre-commit && echo x >>.envrc")
-            .status,
-        0
-    );
-}
-
-#[test]
-fn the_network_is_off_but_for_a_loopback_of_its_own() {
-    let scene = Scene::new();
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
-    let port = listener.local_addr().expect("address").port();
-    let line = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo in >&3");
-    let run = |form: &str, net: &str| {
-        scene.run(&[
-            "bash", "--form", form, "--net", net, "--", "bash", "-c", &line,
-        ])
-    };
-    for form in forms() {
-        let seen = run(&form, "off");
-        assert_ne!(seen.status, 0, "{form}: {seen:?}");
-        let seen = run(&form, "open");
-        assert_eq!(seen.status, 0, "{form}: {seen:?}");
-        let mut text = String::new();
-        let (mut stream, _) = listener.accept().expect("accept");
-        stream.read_to_string(&mut text).expect("read");
-        assert_eq!(text, "in\n");
-    }
-}
-
-#[test]
-fn the_home_is_empty_read_only_and_has_private_folders() {
-    let scene = Scene::new();
-    fs::create_dir(scene.home.join(".cache")).expect("mkdir");
-    fs::write(scene.home.join(".cache/real"), "canary").expect("write");
-    for form in forms() {
-        let real = scene.home.display();
-        let seen = scene.sh(&form, &[], &format!("echo x >{real}/direct"));
-        assert_ne!(seen.status, 0, "{form}: {seen:?}");
-        let seen = scene.sh(
-            &form,
-            &[],
-            "mkdir -p ~/.cache/a && echo x >~/.cache/a/b && cat ~/.cache/a/b; cat ~/.cache/real",
-        );
-        assert_eq!(seen.out, "x\n", "{form}: {seen:?}");
-        let seen = scene.sh(
-            &form,
-            &[],
-            "echo x >$TMPDIR/t && cat $TMPDIR/t && echo x >/var/tmp/delegate-test-canary",
-        );
-        assert_eq!(seen.out, "x\n", "{form}: {seen:?}");
-        assert_ne!(seen.status, 0);
-    }
-    assert!(!scene.home.join("direct").exists());
-    assert!(!scene.home.join(".cache/a").exists());
-    assert!(!Path::new("/var/tmp/delegate-test-canary").exists());
-}
-
-#[test]
-fn programs_in_the_home_run_through_the_toolchain_that_owns_them() {
-    let scene = Scene::new();
-    let bin = scene.home.join(".cargo/bin");
-    let stuff = scene.home.join("stuff");
-    fs::create_dir_all(&bin).expect("mkdir");
-    fs::create_dir_all(&stuff).expect("mkdir");
-    for path in [bin.join("mytool-1"), stuff.join("other")] {
-        fs::write(&path, "#!/bin/sh\necho ran\n").expect("write");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("mode");
-    }
-    symlink("mytool-1", bin.join("mytool")).expect("link");
-    fs::write(
-        scene.home.join(".cargo/credentials.toml"),
-        "token = \"canary\"",
-    )
-    .expect("write");
-    let path = format!("{}:{}:/usr/bin:/bin", bin.display(), stuff.display());
-    for form in forms() {
-        let run = |line: &str| {
-            let mut command = scene.command(&["bash", "--form", &form, "--", "sh", "-c", line]);
-            Seen::of(command.env("PATH", &path).output().expect("delegate"))
-        };
-        assert_eq!(run("mytool").out, "ran\n", "{form}");
-        assert_ne!(run("other").status, 0, "{form}");
-        assert_ne!(
-            run(&format!("echo x >>{}/mytool-1", bin.display())).status,
-            0,
-            "{form}"
-        );
-        let secret = run(&format!(
-            "cat {}/.cargo/credentials.toml",
-            scene.home.display()
-        ));
-        assert!(
-            secret.status != 0 && !secret.out.contains("canary"),
-            "{form}: {secret:?}"
-        );
     }
 }
 

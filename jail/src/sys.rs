@@ -347,16 +347,14 @@ pub(crate) fn receive_notification(listener: BorrowedFd<'_>) -> io::Result<Notif
     };
     // SAFETY: `raw` has the kernel's layout, is zeroed as the ioctl asks, and
     // lives for the call.
-    check(
-        unsafe {
-            libc::ioctl(
-                listener.as_raw_fd(),
-                NOTIF_RECV as _,
-                ptr::from_mut(&mut raw),
-            )
-        }
-        .into(),
-    )?;
+    let ret = unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            NOTIF_RECV as _,
+            ptr::from_mut(&mut raw),
+        )
+    };
+    check(ret.into())?;
     Ok(Notification {
         id: raw.id,
         pid: raw.pid,
@@ -375,16 +373,14 @@ pub(crate) fn continue_notification(listener: BorrowedFd<'_>, id: u64) -> io::Re
         flags: 1,
     };
     // SAFETY: as above.
-    check(
-        unsafe {
-            libc::ioctl(
-                listener.as_raw_fd(),
-                NOTIF_SEND as _,
-                ptr::from_mut(&mut raw),
-            )
-        }
-        .into(),
-    )?;
+    let ret = unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            NOTIF_SEND as _,
+            ptr::from_mut(&mut raw),
+        )
+    };
+    check(ret.into())?;
     Ok(())
 }
 
@@ -473,9 +469,8 @@ pub(crate) fn wait_any(block: bool) -> io::Result<Option<Ended>> {
         let mut usage: libc::rusage = unsafe { mem::zeroed() };
         let flags = if block { 0 } else { libc::WNOHANG };
         // SAFETY: both pointers are to locals.
-        match check(
-            unsafe { libc::wait4(-1, &mut status, flags | libc::__WALL, &mut usage) }.into(),
-        ) {
+        let ret = unsafe { libc::wait4(-1, &mut status, flags | libc::__WALL, &mut usage) };
+        match check(ret.into()) {
             Ok(0) => return Ok(None),
             Ok(pid) => {
                 let micros =

@@ -5,18 +5,15 @@
 //! that lies inside a writable grant could have been filled by an earlier
 //! jailed call, so nothing in it ever leads to a grant.
 
+mod path;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::policy::{Access, Kind, Origin};
-use crate::profile::{
-    EnvLines, Place, ProfileError, ProfileSet, ToolchainFile, Toolchains, Variables,
-};
-use crate::resolve::{Ask, Asker, Draft, Found, Home, Host, walk};
-
-/// Links looked at in one folder of `PATH`.
-const MOST_PROGRAMS: usize = 8192;
+use crate::policy::Access;
+use crate::profile::{EnvLines, ProfileError, ProfileSet, ToolchainFile, Toolchains, Variables};
+use crate::resolve::{Asker, Draft, Home, Host, walk};
 
 /// One toolchain on this host.
 struct Toolchain {
@@ -106,133 +103,6 @@ impl Chosen {
         Ok(())
     }
 
-    fn active(&self) -> impl Iterator<Item = &Toolchain> {
-        self.all.iter().filter(|toolchain| toolchain.active)
-    }
-
-    /// Goes through the folders of `PATH`: grants those that may be, follows
-    /// the links in them, and gives the value of `PATH` inside.
-    pub(crate) fn path(
-        &mut self,
-        host: &Host,
-        home: &Home,
-        draft: &mut Draft<'_>,
-    ) -> Result<Vec<PathBuf>, ProfileError> {
-        let mut kept: Vec<PathBuf> = Vec::new();
-        for folder in &host.path {
-            if !folder.is_absolute() || kept.contains(folder) {
-                continue;
-            }
-            let Ok(found) = walk(folder) else {
-                continue;
-            };
-            if found.kind != Kind::Dir {
-                continue;
-            }
-            if self.auto && !runs(draft, &found.path) {
-                self.folder(folder, &found, home, draft)?;
-            }
-            // Recorded even where the folder was granted before: its spelling
-            // has to work inside.
-            let Some(inside) = draft.place(&found) else {
-                continue;
-            };
-            if runs(draft, &inside) {
-                kept.push(folder.clone());
-                if self.auto && !untrusted(draft, &found) {
-                    self.links(&found.path, home, draft)?;
-                }
-            }
-        }
-        Ok(kept)
-    }
-
-    /// Grants one folder of `PATH` that nothing covers yet, or notes why not.
-    fn folder(
-        &mut self,
-        spelled: &Path,
-        found: &Found,
-        home: &Home,
-        draft: &mut Draft<'_>,
-    ) -> Result<(), ProfileError> {
-        if untrusted(draft, found) {
-            draft.note(
-                "path_folder_skipped",
-                format!(
-                    "{} is reached through a folder that jailed calls can write",
-                    spelled.display()
-                ),
-            );
-            return Ok(());
-        }
-        if self.activate_owner(&found.path, home, draft)? && runs(draft, &found.path) {
-            return Ok(());
-        }
-        let (dir, source, reason) = if let Some((root, name)) = self.marked(&found.path) {
-            (
-                root,
-                format!("toolchain {name}"),
-                "an environment of this toolchain on PATH",
-            )
-        } else if is_plain_bin(&found.path) {
-            (
-                found.path.clone(),
-                "PATH".to_owned(),
-                "a folder of programs on PATH",
-            )
-        } else {
-            draft.note(
-                "path_folder_skipped",
-                format!(
-                    "{} is on PATH but belongs to no known toolchain and is not called bin; --allow execute:{} grants it",
-                    spelled.display(),
-                    spelled.display()
-                ),
-            );
-            return Ok(());
-        };
-        draft.grant(ask(dir, source, reason))?;
-        Ok(())
-    }
-
-    /// Follows the symbolic links in a folder of programs, so that each runs.
-    fn links(
-        &mut self,
-        folder: &Path,
-        home: &Home,
-        draft: &mut Draft<'_>,
-    ) -> Result<(), ProfileError> {
-        let Ok(entries) = fs::read_dir(folder) else {
-            return Ok(());
-        };
-        let mut links: Vec<PathBuf> = entries
-            .flatten()
-            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()))
-            .map(|entry| entry.path())
-            .take(MOST_PROGRAMS)
-            .collect();
-        links.sort();
-        for link in links {
-            let Ok(found) = walk(&link) else {
-                continue;
-            };
-            if untrusted(draft, &found) || found.kind != Kind::File || !is_program(&found.path) {
-                continue;
-            }
-            if !runs(draft, &found.path) && !self.activate_owner(&found.path, home, draft)? {
-                draft.grant(ask(
-                    link,
-                    "PATH".to_owned(),
-                    "a program that a link on PATH names",
-                ))?;
-            }
-            if runs(draft, &found.path) {
-                draft.place(&found);
-            }
-        }
-        Ok(())
-    }
-
     /// Puts the toolchain that owns `path` to use, if there is one.
     fn activate_owner(
         &mut self,
@@ -252,19 +122,8 @@ impl Chosen {
         Ok(runs(draft, path))
     }
 
-    /// The environment that `bin` belongs to, by a marker file beside it.
-    fn marked(&self, bin: &Path) -> Option<(PathBuf, String)> {
-        let root = bin.parent()?;
-        self.all
-            .iter()
-            .find(|toolchain| {
-                toolchain
-                    .file
-                    .markers
-                    .iter()
-                    .any(|marker| root.join(marker).exists())
-            })
-            .map(|toolchain| (root.to_path_buf(), toolchain.file.name.clone()))
+    fn active(&self) -> impl Iterator<Item = &Toolchain> {
+        self.all.iter().filter(|toolchain| toolchain.active)
     }
 }
 
@@ -337,37 +196,9 @@ impl Toolchain {
     }
 }
 
-fn ask(path: PathBuf, source: String, reason: &str) -> Ask {
-    Ask {
-        path,
-        access: Access::READ | Access::EXECUTE,
-        optional: true,
-        origin: Origin {
-            source,
-            line: 0,
-            reason: reason.to_owned(),
-        },
-        at: Place::request(),
-        asker: Asker::Host,
-    }
-}
-
 /// Whether programs in or at `path` run under the grants so far.
 fn runs(draft: &Draft<'_>, path: &Path) -> bool {
     draft.given(path).contains(Access::EXECUTE)
-}
-
-/// Whether the object, or a link on the way to it, lies where jailed calls can
-/// write: then what it leads to was perhaps chosen by one.
-fn untrusted(draft: &Draft<'_>, found: &Found) -> bool {
-    let writable = |path: &Path| draft.given(path).contains(Access::WRITE);
-    writable(&found.path) || found.hops.iter().any(|hop| writable(&hop.link.path))
-}
-
-/// A folder that by its name holds programs and nothing else.
-fn is_plain_bin(path: &Path) -> bool {
-    path.file_name()
-        .is_some_and(|name| name == "bin" || name == "sbin")
 }
 
 fn is_program(path: &Path) -> bool {

@@ -7,11 +7,12 @@ mod report;
 mod run;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
-use jail::{Access, ProfileError, ProfileSet, Request, Resolved};
+use jail::{Access, Guarantee, ProfileError, ProfileSet, Request, Resolved, Strength};
 
 use super::doctor;
 use super::exit::Exit;
@@ -73,9 +74,38 @@ struct PolicyArgs {
     /// Pass a variable: NAME for its present value, or NAME=VALUE.
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<OsString>,
+    /// Accept no less for a guarantee than this: GUARANTEE for enforced, or
+    /// GUARANTEE=detected; `all` stands for every one.
+    #[arg(long, value_name = "GUARANTEE[=STRENGTH]", value_parser = floor)]
+    floor: Vec<Floor>,
     /// Which refused accesses are recorded.
     #[arg(long, value_name = "WHAT")]
     observe: Option<ObserveArg>,
+}
+
+/// The least that is accepted, for some guarantees.
+#[derive(Clone, Debug, PartialEq)]
+struct Floor(Vec<Guarantee>, Strength);
+
+/// Reads `metadata`, `limits=detected` or `all`.
+fn floor(text: &str) -> Result<Floor, String> {
+    let (name, strength) = text.split_once('=').unwrap_or((text, "enforced"));
+    let strength = [Strength::Absent, Strength::Detected, Strength::Enforced]
+        .into_iter()
+        .find(|known| known.to_string() == strength)
+        .ok_or_else(|| format!("{strength:?} is no strength; use enforced, detected or absent"))?;
+    let names: Vec<Guarantee> = Guarantee::ALL
+        .into_iter()
+        .filter(|known| name == "all" || known.name() == name)
+        .collect();
+    if names.is_empty() {
+        let known: Vec<&str> = Guarantee::ALL.iter().map(|known| known.name()).collect();
+        return Err(format!(
+            "{name:?} is no guarantee; there are: {}",
+            known.join(", ")
+        ));
+    }
+    Ok(Floor(names, strength))
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -178,11 +208,15 @@ impl PolicyArgs {
     }
 
     fn resolve(&self) -> Result<Resolved, Failure> {
-        Ok(jail::resolve_noted(
-            &self.set(),
-            &self.request()?,
-            &this_host(),
-        )?)
+        let mut resolved = jail::resolve_noted(&self.set(), &self.request()?, &this_host())?;
+        for Floor(names, strength) in &self.floor {
+            for name in names {
+                // Only ever raised: what a profile asks for is not bargained down.
+                let held = resolved.policy.floor.entry(*name).or_insert(*strength);
+                *held = (*held).max(*strength);
+            }
+        }
+        Ok(resolved)
     }
 
     fn plan(&self, resolved: &Resolved) -> Result<jail::Plan, Failure> {
@@ -191,6 +225,23 @@ impl PolicyArgs {
             None => jail::prepare(&resolved.policy)?,
         })
     }
+}
+
+/// Writes to stderr. Whoever read it may have gone away, which changes nothing
+/// about what was run.
+fn say(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// The policy as this form holds it: without a private root, what would be a
+/// private folder is the host's own.
+fn held(plan: &jail::Plan) -> jail::Policy {
+    let mut policy = plan.policy().clone();
+    if plan.form() != jail::Form::Full {
+        policy.scratch.clear();
+        policy.empty_dirs.clear();
+    }
+    policy
 }
 
 /// `path` from the current folder, `~/` from the home directory. What remains
@@ -295,6 +346,24 @@ mod tests {
                 .contains("\"rw\" is no access")
         );
         assert!(read("read:").is_err());
+    }
+
+    #[test]
+    fn a_floor_names_a_guarantee_and_a_strength() {
+        let read = |text: &str| floor(text).ok();
+        assert_eq!(
+            read("ipc"),
+            Some(Floor(vec![Guarantee::Ipc], Strength::Enforced))
+        );
+        assert_eq!(
+            read("limits=detected"),
+            Some(Floor(vec![Guarantee::Limits], Strength::Detected))
+        );
+        assert_eq!(
+            read("all"),
+            Some(Floor(Guarantee::ALL.to_vec(), Strength::Enforced))
+        );
+        assert_eq!((read("magic"), read("ipc=very")), (None, None));
     }
 
     #[test]

@@ -56,13 +56,14 @@ pub fn harden() {
     let _ = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
 }
 
-/// Diagnostics on stderr when `DELEGATE_LOG` or `RUST_LOG` names a filter such
-/// as `delegate=debug`. `DELEGATE_LOG=0` and `=1` are the old system's switch.
+/// Diagnostics on stderr when `DELEGATE_LOG` names a filter such as
+/// `delegate=debug`; `DELEGATE_LOG=0` and `=1` are the old system's switch.
+/// `RUST_LOG` is not asked: hosts hand down their whole environment, and what
+/// somebody set for another program would write tasks into the host's log.
 fn trace() {
-    let filter = ["DELEGATE_LOG", "RUST_LOG"]
-        .into_iter()
-        .filter_map(|name| std::env::var(name).ok())
-        .find(|text| text.contains(|c: char| c.is_ascii_alphabetic()));
+    let filter = std::env::var("DELEGATE_LOG")
+        .ok()
+        .filter(|text| text.contains(|c: char| c.is_ascii_alphabetic()));
     let Some(filter) = filter.and_then(|text| text.parse::<tracing_subscriber::EnvFilter>().ok())
     else {
         return;

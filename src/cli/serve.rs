@@ -92,14 +92,6 @@ impl Args {
 
 /// Runs the server to its end.
 pub fn main(args: Args) -> ExitCode {
-    // Keys will be in memory: no core file may hold them.
-    let _ = rustix::process::setrlimit(
-        rustix::process::Resource::Core,
-        rustix::process::Rlimit {
-            current: Some(0),
-            maximum: Some(0),
-        },
-    );
     let env = host::env();
     let home = host::home().ok();
     let set_up = || -> Result<(mcp::Options, House), String> {
@@ -119,6 +111,8 @@ pub fn main(args: Args) -> ExitCode {
         {
             return Err(error.to_string());
         }
+        let launcher = super::jail::launcher()
+            .map_err(|cause| format!("this program cannot be found again: {cause}"))?;
         let options = mcp::Options {
             name: args.name.clone(),
             toolsets,
@@ -132,6 +126,8 @@ pub fn main(args: Args) -> ExitCode {
             workspace: args.workspace.clone(),
             state_dir: args.state_dir.clone().or_else(|| host::state_dir().ok()),
             locks_dir: args.locks_dir.clone(),
+            launcher,
+            host: super::jail::this_host(),
         });
         Ok((options, house))
     };

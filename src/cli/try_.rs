@@ -96,6 +96,15 @@ fn attempt(args: &Args, page: &mut Page) -> Result<bool, String> {
     let mut client =
         Client::start(server(&binary, &scratch, &model)).map_err(|error| error.to_string())?;
     let ready = greet(&mut client, page).map_err(|error| error.to_string())?;
+    let bait = host::home()
+        .map_err(|error| error.to_string())?
+        .join(scratch::LEFT_BEHIND);
+    if bait.symlink_metadata().is_ok() {
+        return Err(format!(
+            "{} is there; remove it, so that it can be seen whether the run makes it",
+            bait.display()
+        ));
+    }
     let begun = Instant::now();
     page.task(scratch::TASK);
     let answer = client
@@ -118,6 +127,7 @@ fn attempt(args: &Args, page: &mut Page) -> Result<bool, String> {
         result: answer["structuredContent"].clone(),
         diff: scratch.diff(),
         journal,
+        home_untouched: bait.symlink_metadata().is_err(),
         test_passes: test_passes(&binary, &scratch.project())?,
         server_ended_well: ended.is_some_and(|status| status.success()),
         ready,
@@ -135,7 +145,9 @@ fn server(binary: &Path, scratch: &Scratch, model: &Model) -> Command {
     let mut command = Command::new(binary);
     command.arg("serve");
     command.args(["--base-url", &model.base_url]);
-    command.args(["--model", &model.name, "--set", "observe=all"]);
+    command.args(["--model", &model.name]);
+    // Also what a command was not allowed to read: that is what is shown.
+    command.args(["--set", "observe=all"]);
     if let Some(wire) = &model.wire {
         command.args(["--wire", wire]);
     }

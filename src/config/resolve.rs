@@ -320,10 +320,17 @@ pub fn endpoint_for_deepseek(config: &Config, profile: Profile) -> Result<Target
     let wire = config
         .flag("wire")
         .map_or(Wire::Openai, |wire| wire_of(&wire.value));
-    let base_url = for_wire(parse_base(&url.value, &url.origin.to_string())?, wire);
+    let given = parse_base(&url.value, &url.origin.to_string())?;
+    // The files say the base exactly: the old system appends to it as it is.
+    // A flag is read as everywhere else; and the key in the legacy file is
+    // meant for the files' URL, not for one that a flag names.
+    let (base_url, file_key) = match url.origin {
+        Origin::Flag(_) => (for_wire(given, wire), None),
+        _ => (given, legacy.api_key.as_ref()),
+    };
     let key = match config.flag("key_env") {
         Some(name) => named_key(config, &name, &base_url)?,
-        None => credential::choose(&base_url, &config.env, legacy.api_key.as_ref())?,
+        None => credential::choose(&base_url, &config.env, file_key)?,
     };
     let mut settings = RunSettings {
         max_attempts: 3,

@@ -122,7 +122,7 @@ fn a_change_is_on_record_with_everything_it_needs() {
         house.journal.pre_image(&record).expect("kept"),
         Some(b"old".to_vec())
     );
-    assert_eq!(record::is_id(&id), true);
+    assert!(record::is_id(&id));
 }
 
 #[test]

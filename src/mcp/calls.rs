@@ -69,6 +69,17 @@ pub(super) async fn agent(
     };
     let run = execute(server, spec, context).await;
     drop(held);
+    let run = match run {
+        Ok(run) => run,
+        Err(trouble) => {
+            return results::agent_trouble(
+                &trouble,
+                &facts.agent_name,
+                &facts.model,
+                &facts.workdir,
+            );
+        }
+    };
     let keep = |text: &str| keep(server, &run.run_id, text);
     results::agent_result(&run, &facts, &keep)
 }
@@ -117,6 +128,10 @@ pub(super) async fn deepseek(
     // again at once.
     drop(held);
     drop(slot);
+    let run = match run {
+        Ok(run) => run,
+        Err(trouble) => return refuse(&trouble),
+    };
     let keep = |text: &str| keep(server, &run.run_id, text);
     results::deepseek_result(&run, &facts, &keep)
 }
@@ -146,7 +161,7 @@ async fn execute(
     server: &Server,
     spec: RunSpec,
     context: RequestContext<RoleServer>,
-) -> RunOutcome {
+) -> Result<RunOutcome, Trouble> {
     let cancel = server.shutdown.child_token();
     let (events, pump) = match context.meta.get_progress_token() {
         None => (None, None),

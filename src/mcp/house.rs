@@ -20,7 +20,7 @@ use super::rooms::{
 };
 use crate::config::{Config, ConfigError, Sources};
 use crate::journal::{Journal, JournalError};
-use crate::run::{RunEvent, RunOutcome, RunSpec};
+use crate::run::{self, Deps, RunEvent, RunOutcome, RunSpec};
 use crate::store::{make_folder, open_file};
 use crate::tools::Capability;
 use crate::workspace::{Busy, Lease, Workspace, WorkspaceError, WorkspaceId};
@@ -42,6 +42,10 @@ pub struct Flags {
     pub state_dir: Option<PathBuf>,
     /// Folder of the execution leases, if not the one shared by all servers.
     pub locks_dir: Option<PathBuf>,
+    /// The program that becomes the first process of a jail.
+    pub launcher: jail::Launcher,
+    /// What policies are resolved against.
+    pub host: jail::Host,
 }
 
 /// The rooms below, wired together.
@@ -173,11 +177,18 @@ impl Rooms for House {
 
     fn execute<'a>(
         &'a self,
-        _spec: RunSpec,
-        _events: &'a mut (dyn FnMut(RunEvent) + Send),
-        _cancel: &'a CancellationToken,
-    ) -> Boxed<'a, RunOutcome> {
-        Box::pin(async move { panic!("not merged yet") })
+        spec: RunSpec,
+        events: &'a mut (dyn FnMut(RunEvent) + Send),
+        cancel: &'a CancellationToken,
+    ) -> Boxed<'a, Result<RunOutcome, Trouble>> {
+        Box::pin(async move {
+            let deps = Deps {
+                journal: self.journal()?,
+                launcher: self.flags.launcher.clone(),
+                host: self.flags.host.clone(),
+            };
+            Ok(run::execute(spec, &deps, events, cancel).await)
+        })
     }
 
     fn standing(&self) -> Standing {

@@ -80,23 +80,24 @@ impl Narrator {
             } => {
                 let mut line = match refused {
                     Some(why) => format!("{tool} refused: {why}"),
-                    None => format!(
-                        "{tool} {}: {summary} ({wall_ms} ms)",
-                        if *ok { "ok" } else { "failed" }
-                    ),
+                    None => {
+                        let verdict = if *ok { "ok" } else { "failed" };
+                        let journal = mutation.as_ref().map_or_else(String::new, |mutation| {
+                            format!(
+                                ", journal {} {}",
+                                mutation.transaction_id.get(..8).unwrap_or_default(),
+                                mutation.status
+                            )
+                        });
+                        let summary = summary.strip_prefix("OK: ").unwrap_or(summary);
+                        format!("{tool} {verdict}, {wall_ms} ms{journal}: {summary}")
+                    }
                 };
                 for denial in denials.iter().take(3) {
                     line.push_str(&format!("; {}", denial_line(denial)));
                 }
                 if denials.len() > 3 {
                     line.push_str(&format!("; {} more refused", denials.len() - 3));
-                }
-                if let Some(mutation) = mutation {
-                    line.push_str(&format!(
-                        "; journal {} {}",
-                        mutation.transaction_id.get(..8).unwrap_or_default(),
-                        mutation.status
-                    ));
                 }
                 line
             }
@@ -318,7 +319,7 @@ mod tests {
         };
         assert_eq!(
             finished(None, vec![denial]),
-            "Read failed: exit 1 (3 ms); jail refused open /root/.ssh"
+            "Read failed, 3 ms: exit 1; jail refused open /root/.ssh"
         );
     }
 

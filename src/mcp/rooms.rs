@@ -226,7 +226,7 @@ pub trait Rooms: Send + Sync + 'static {
         spec: RunSpec,
         events: &'a mut (dyn FnMut(RunEvent) + Send),
         cancel: &'a CancellationToken,
-    ) -> Boxed<'a, RunOutcome>;
+    ) -> Boxed<'a, Result<RunOutcome, Trouble>>;
 
     /// For `ping`; must not fail, block for long or need a key.
     fn standing(&self) -> Standing;

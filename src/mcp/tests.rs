@@ -103,7 +103,7 @@ impl Rooms for Fake {
         spec: RunSpec,
         events: &'a mut (dyn FnMut(RunEvent) + Send),
         cancel: &'a CancellationToken,
-    ) -> Boxed<'a, RunOutcome> {
+    ) -> Boxed<'a, Result<RunOutcome, Trouble>> {
         Box::pin(async move {
             self.runs.fetch_add(1, Ordering::SeqCst);
             for turn in 1..=2 {
@@ -115,7 +115,7 @@ impl Rooms for Fake {
                 });
             }
             self.started.notify_one();
-            match &self.script {
+            Ok(match &self.script {
                 Script::Answer(outcome) => (**outcome).clone(),
                 Script::Panic => panic!("{}", spec.task),
                 Script::UntilCancelled => {
@@ -126,7 +126,7 @@ impl Rooms for Fake {
                     outcome.error_class = Some(ErrorClass::Cancelled);
                     outcome
                 }
-            }
+            })
         })
     }
 

@@ -114,6 +114,7 @@ pub(crate) fn from_value(value: &Value) -> Option<Failure> {
             map.get("error")
                 .is_some_and(|e| !e.is_null() && e != &Value::Bool(false))
                 || map.get("type").and_then(Value::as_str) == Some("error")
+                || map.get("object").and_then(Value::as_str) == Some("error")
                 || base_response(value).is_some()
                 || (!map.contains_key("choices")
                     && !map.contains_key("type")

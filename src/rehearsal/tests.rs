@@ -90,7 +90,7 @@ async fn every_mode_plays_the_same_conversation() {
     );
     assert_eq!(
         plain.0[4].1,
-        json!({"command": "cat ~/.ssh/id_ed25519; ls ~/.ssh"})
+        json!({"command": "cat ~/.ssh/id_ed25519; ls ~/.ssh; echo hello > ~/delegate-was-here"})
     );
     assert!(plain.1.contains("passes"));
     let whole = RunSettings {

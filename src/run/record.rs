@@ -146,6 +146,13 @@ pub(super) fn output_line(call: &ToolCall, output: &ToolOutput) -> String {
         }
         return line;
     }
+    let head = output.text.lines().next().unwrap_or_default();
+    if let Some(head) = head
+        .strip_prefix("[lines ")
+        .and_then(|h| h.strip_suffix(']'))
+    {
+        return short(&format!("lines {head}"));
+    }
     if output.ok && super::repeat::looks_only(call.tool) {
         let lines = output.text.lines().count();
         return format!("{lines} line{}", if lines == 1 { "" } else { "s" });

@@ -7,7 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jail::{Access, Command, Enforcement, ExtraGrant, Form, JailError, Observe, Plan, Request};
+use jail::{
+    Access, Command, Enforcement, ExtraGrant, Form, JailError, Observe, Plan, Policy, Request,
+};
 use rustix::pipe::PipeFlags;
 
 use super::Capability;
@@ -80,6 +82,7 @@ impl Jailed {
         setup: &ToolboxSetup,
         workspace: &Workspace,
         outputs: Option<&Path>,
+        form: Option<Form>,
     ) -> Result<Jailed, ToolboxError> {
         let profile = match setup.capability {
             Capability::Coding => "tools",
@@ -100,7 +103,7 @@ impl Jailed {
         };
         let policy = jail::resolve(&jail::ProfileSet::builtin(), &request, &setup.host)?;
         Ok(Jailed {
-            plan: jail::prepare(&policy)?,
+            plan: plan(&policy, form)?,
             launcher: setup.launcher.clone(),
             outputs: outputs.map(Path::to_owned),
         })
@@ -184,6 +187,7 @@ pub(super) fn bash_plan(
     workspace: &Workspace,
     state: &StateDir,
     outputs: &Path,
+    form: Option<Form>,
 ) -> Result<Plan, ToolboxError> {
     let home = state.home(&workspace.id().digest());
     make_folder(&home)?;
@@ -196,7 +200,14 @@ pub(super) fn bash_plan(
         ..Request::default()
     };
     let policy = jail::resolve(&jail::ProfileSet::builtin(), &request, &setup.host)?;
-    Ok(jail::prepare(&policy)?)
+    Ok(plan(&policy, form)?)
+}
+
+fn plan(policy: &Policy, form: Option<Form>) -> Result<Plan, JailError> {
+    match form {
+        Some(form) => jail::prepare_form(policy, form),
+        None => jail::prepare(policy),
+    }
 }
 
 fn output_grant(outputs: &Path) -> ExtraGrant {

@@ -1,11 +1,15 @@
 //! The tools of one run: the worker in its cell, Bash in its own, the journal
 //! between.
 
+mod folder;
+mod setup;
+
+pub use setup::{ToolboxError, ToolboxSetup};
+
 use std::fs;
 use std::os::unix::net::UnixStream as StdStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex as StdMutex};
-use std::time::{Duration, SystemTime};
 
 use jail::{Enforcement, Form, Held};
 use tokio::net::UnixStream;
@@ -17,95 +21,12 @@ use super::client::{self, Ledger};
 use super::proto::Hello;
 use super::start::{self, Starter};
 use super::{Capability, ToolCall, ToolOutput};
-use crate::journal::{Journal, JournalError};
-use crate::store::{StateDir, StoreError, make_folder};
-use crate::workspace::{Workspace, WorkspaceError};
+use crate::store::StateDir;
+use crate::workspace::Workspace;
+use folder::RunFolder;
 
 /// Under this path Read, and Bash, find the whole outputs of Bash.
 pub(super) const OUTPUT: &str = "/run/delegate/output";
-
-/// Folders of runs that were killed are removed when they are older.
-const STALE: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// Everything that a [`Toolbox`] is made of.
-#[derive(Clone, Debug)]
-pub struct ToolboxSetup {
-    /// The workspace.
-    pub workspace: PathBuf,
-    /// What the run may do.
-    pub capability: Capability,
-    /// ULID of the run.
-    pub run_id: String,
-    /// State folder.
-    pub state_dir: PathBuf,
-    /// The journal in it.
-    pub journal: Arc<Journal>,
-    /// Deadline of a Bash call that names none.
-    pub bash_timeout: Duration,
-    /// Whether the model takes images.
-    pub vision: bool,
-    /// The binary that becomes cells and workers.
-    pub launcher: jail::Launcher,
-    /// This host and user.
-    pub host: jail::Host,
-    /// Which refusals of Bash are recorded.
-    pub observe: jail::Observe,
-}
-
-/// Why the tools of a run cannot be had.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ToolboxError {
-    /// The workspace.
-    #[error(transparent)]
-    Workspace(#[from] WorkspaceError),
-    /// The state folder.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The journal.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// A profile could not be resolved on this host.
-    #[error(transparent)]
-    Profile(#[from] jail::ProfileError),
-    /// A jail could not be made.
-    #[error(transparent)]
-    Jail(#[from] jail::JailError),
-    /// The binary could be changed by the run that it guards.
-    #[error("delegate itself ({}) lies in the workspace, where a coding run could change it; run an installed copy, or work read-only", .program.display())]
-    Inside {
-        /// The binary.
-        program: PathBuf,
-    },
-    /// The worker did not start.
-    #[error("the tool worker did not start: {why}")]
-    Worker {
-        /// What it or the connection said.
-        why: String,
-    },
-    /// The run has no usable id.
-    #[error("{id:?} cannot name a run")]
-    RunId {
-        /// As given.
-        id: String,
-    },
-}
-
-impl ToolboxError {
-    /// A stable code for programs.
-    pub fn code(&self) -> &'static str {
-        match self {
-            ToolboxError::Workspace(error) => error.code(),
-            ToolboxError::Store(error) => error.code(),
-            ToolboxError::Journal(error) => error.code(),
-            ToolboxError::Profile(error) => error.code(),
-            ToolboxError::Jail(error) => error.code(),
-            ToolboxError::Inside { .. } => "binary_in_workspace",
-            ToolboxError::Worker { .. } => "tool_worker",
-            ToolboxError::RunId { .. } => "run_id",
-        }
-    }
-}
 
 /// The tools of one run.
 pub struct Toolbox {
@@ -150,6 +71,11 @@ impl Toolbox {
     /// Makes the policies, opens the worker's cell and greets the worker.
     /// Blocks for some milliseconds.
     pub fn open(setup: ToolboxSetup) -> Result<Toolbox, ToolboxError> {
+        Self::open_form(setup, None)
+    }
+
+    /// The same in a form of the jail that the caller names.
+    pub fn open_form(setup: ToolboxSetup, form: Option<Form>) -> Result<Toolbox, ToolboxError> {
         let workspace = Workspace::open_for(&setup.workspace, Some(&setup.host.home))?;
         let readonly = setup.capability == Capability::Readonly;
         let program = &setup.launcher.program;
@@ -161,11 +87,11 @@ impl Toolbox {
         let folder = RunFolder::make(&state, &setup.run_id)?;
         let outputs = (!readonly).then(|| folder.outputs());
 
-        let starter = start::Jailed::prepare(&setup, &workspace, outputs.as_deref())?;
+        let starter = start::Jailed::prepare(&setup, &workspace, outputs.as_deref(), form)?;
         let mut enforcement = starter.enforcement().clone();
         let bash = match &outputs {
             Some(outputs) => {
-                let plan = start::bash_plan(&setup, &workspace, &state, outputs)?;
+                let plan = start::bash_plan(&setup, &workspace, &state, outputs, form)?;
                 enforcement = weaker(&enforcement, plan.enforcement());
                 let policy = plan.policy().clone();
                 let ground = CellGround {
@@ -353,58 +279,6 @@ fn weaker(one: &Enforcement, other: &Enforcement) -> Enforcement {
         both.form = Form::Narrow;
     }
     both
-}
-
-/// The folder of a run's whole outputs; removed with the run.
-#[derive(Debug)]
-struct RunFolder {
-    path: PathBuf,
-}
-
-impl RunFolder {
-    fn make(state: &StateDir, run_id: &str) -> Result<RunFolder, ToolboxError> {
-        // It becomes a folder name.
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if run_id.is_empty() || run_id.len() > 128 || !run_id.chars().all(plain) {
-            return Err(ToolboxError::RunId {
-                id: run_id.to_owned(),
-            });
-        }
-        make_folder(state.root())?;
-        let path = state.run(run_id);
-        if let Some(runs) = path.parent() {
-            sweep(runs);
-        }
-        let folder = RunFolder { path };
-        make_folder(&folder.outputs())?;
-        Ok(folder)
-    }
-
-    fn outputs(&self) -> PathBuf {
-        self.path.join("output")
-    }
-}
-
-impl Drop for RunFolder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
-    }
-}
-
-/// Removes what runs that were killed left behind long ago.
-fn sweep(runs: &Path) {
-    let Ok(entries) = fs::read_dir(runs) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let age = entry
-            .metadata()
-            .and_then(|found| found.modified())
-            .map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
-        if age.is_ok_and(|age| age > STALE) {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,16 +6,19 @@
 //! swapped for a link while we walk leads nowhere, and the canonical relative
 //! path comes out of the walk itself rather than from a second look.
 
+mod open;
+
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
+use open::{look, names_in, open_below, open_one};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 /// As many links as the kernel itself would follow.
@@ -298,8 +301,7 @@ impl Root {
     pub fn read_exact(&self, rel: &Path) -> io::Result<File> {
         let flags =
             OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        let fd = openat2(self.fd.as_fd(), rel.as_os_str(), flags, resolve)?;
+        let fd = open_below(self.fd.as_fd(), rel.as_os_str(), flags)?;
         let found = rustix::fs::fstat(&fd)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -394,57 +396,6 @@ fn push_front(ahead: &mut VecDeque<OsString>, path: &Path) -> Option<()> {
         }
     }
     Some(())
-}
-
-/// A handle on one component, whatever it is, not followed and not opened.
-fn look(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
-    openat2(
-        dir,
-        name,
-        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-        ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
-    )
-}
-
-fn open_one(dir: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    Ok(openat2(dir, name, flags, resolve)?)
-}
-
-fn openat2(
-    dir: BorrowedFd<'_>,
-    path: &OsStr,
-    flags: OFlags,
-    resolve: ResolveFlags,
-) -> Result<OwnedFd, Errno> {
-    // EAGAIN: a rename anywhere raced with the look-up; the kernel asks for
-    // another try. Bounded, because a workspace can be renamed in for ever.
-    for _ in 0..128 {
-        match rustix::fs::openat2(dir, path.as_bytes(), flags, Mode::empty(), resolve) {
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            done => return done,
-        }
-    }
-    Err(Errno::AGAIN)
-}
-
-fn names_in(fd: OwnedFd) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in rustix::fs::Dir::new(fd)? {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name == b"." || name == b".." {
-            continue;
-        }
-        let slash = if entry.file_type() == FileType::Directory {
-            "/"
-        } else {
-            ""
-        };
-        names.push(format!("{}{slash}", String::from_utf8_lossy(name)));
-    }
-    names.sort_unstable();
-    Ok(names)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! What several black-box tests share.
 #![allow(dead_code)]
 
+pub mod scene;
+
 use std::fs;
 use std::path::PathBuf;
 

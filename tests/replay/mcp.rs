@@ -1,8 +1,9 @@
 //! The adapter: one case through `delegate serve`, played by a client on stdio.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,7 @@ fn call(case: &Case, place: &Place) -> Value {
 struct Session {
     child: Child,
     stdin: Option<ChildStdin>,
+    stderr: Arc<Mutex<String>>,
     lines: Receiver<(Instant, String)>,
     seen: Vec<(Instant, Value)>,
     problems: Vec<String>,
@@ -58,11 +60,23 @@ impl Session {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("the binary");
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().expect("stdout");
+        let stderr = Arc::new(Mutex::new(String::new()));
+        let told = Arc::clone(&stderr);
+        let mut from = child.stderr.take().expect("stderr");
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(n @ 1..) = from.read(&mut bytes) {
+                let text = String::from_utf8_lossy(&bytes[..n]);
+                told.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push_str(&text);
+            }
+        });
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -74,6 +88,7 @@ impl Session {
         Session {
             child,
             stdin,
+            stderr,
             lines,
             seen: Vec::new(),
             problems: Vec::new(),
@@ -217,6 +232,21 @@ pub fn run(prefix: &str) -> Vec<String> {
     }
     let mut problems = std::mem::take(&mut session.problems);
     problems.extend(judge::judge(&expect, &seen, &json!({}), &place.workspace));
+    let stderr = session
+        .stderr
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    if stderr.contains(KEY) {
+        problems.push("G8 the key is printed".into());
+    }
+    if !problems.is_empty() {
+        problems.push(format!("stderr: {stderr}"));
+        problems.extend(session.seen.iter().map(|(at, message)| {
+            let at = at.saturating_duration_since(start).as_millis();
+            format!("at {at} ms: {message}")
+        }));
+    }
     problems
 }
 

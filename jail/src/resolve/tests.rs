@@ -133,7 +133,7 @@ fn bash_sees_the_system_and_the_workspace_and_nothing_else() {
     }
     assert_eq!(policy.cwd, scene.ws);
     assert_eq!(policy.network, Network::Off);
-    assert_eq!(policy.empty_dirs, [scene.home.clone()]);
+    assert_eq!(policy.empty_dirs, std::slice::from_ref(&scene.home));
 }
 
 #[test]

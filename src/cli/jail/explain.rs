@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use jail::{Access, Resolved};
 use serde_json::{Value, json};
 
-use super::{Failure, PolicyArgs, absolute, report, this_host};
+use super::{Failure, PolicyArgs, absolute, held, report, say, this_host};
 use crate::cli::host::print;
 use crate::cli::text::plain;
 
@@ -43,9 +43,9 @@ pub(super) fn main(args: Args) -> ExitCode {
         }
         Err(failure) => {
             if args.json {
-                eprintln!("{}", report::failure_object(&failure));
+                say(&format!("{}\n", report::failure_object(&failure)));
             } else {
-                eprint!("{}", plain(&format!("delegate: {}\n", failure.message)));
+                say(&plain(&format!("delegate: {}\n", failure.message)));
             }
             ExitCode::from(failure.status)
         }
@@ -92,7 +92,12 @@ fn path_answer(
         .map_err(|what: String| Failure::new("access_invalid", what))?;
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let path = absolute(&here, &this_host().home, path);
-    let answer = jail::explain_path(&resolved.policy, &path, access);
+    // Where no jail can be made, what the profile asks for is explained.
+    let policy = match args.policy.plan(resolved) {
+        Ok(plan) => held(&plan),
+        Err(_) => resolved.policy.clone(),
+    };
+    let answer = jail::explain_path(&policy, &path, access);
     let status = u8::from(!answer.allowed);
     if args.json {
         return Ok((format!("{}\n", json!(answer)), status));

@@ -7,12 +7,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::task::Poll;
 use std::time::Duration;
 
 use jail::{Exit, JailError, Report};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{Failure, PolicyArgs, launcher, report};
+use super::{Failure, PolicyArgs, held, launcher, report, say};
 use crate::cli::text::plain;
 
 /// Flags of `delegate jail run`.
@@ -87,23 +88,12 @@ pub(super) fn main(args: Args) -> ExitCode {
     }
 }
 
-/// The policy as this form holds it: without a private root, what would be a
-/// private folder is the host's own.
-fn held(plan: &jail::Plan) -> jail::Policy {
-    let mut policy = plan.policy().clone();
-    if plan.form() != jail::Form::Full {
-        policy.scratch.clear();
-        policy.empty_dirs.clear();
-    }
-    policy
-}
-
 fn fail(args: &Args, file: &mut Option<File>, failure: &Failure) -> ExitCode {
     let text = plain(&format!("delegate: {}\n", failure.message));
     tell(args, file, &report::failure_object(failure), &text);
     if file.is_some() {
         // A file is for programs; whoever typed the command has to see it too.
-        eprint!("{text}");
+        say(&text);
     }
     ExitCode::from(failure.status)
 }
@@ -115,12 +105,14 @@ fn tell(args: &Args, file: &mut Option<File>, object: &serde_json::Value, text: 
     if let Some(file) = file
         && let Err(error) = file.write_all(line.as_bytes())
     {
-        eprintln!("delegate: the report cannot be written: {error}");
+        say(&format!(
+            "delegate: the report cannot be written: {error}\n"
+        ));
     }
     if args.json {
-        eprint!("{line}");
+        say(&line);
     } else if file.is_none() {
-        eprint!("{text}");
+        say(text);
     }
 }
 
@@ -152,6 +144,16 @@ fn execute(
             format!("delegate does not find its own binary: {error}"),
         )
     })?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new("no_runtime", format!("no runtime for signals: {error}")))?;
+    let no_signals =
+        |error| Failure::new("no_signals", format!("signals cannot be caught: {error}"));
+    let mut signals = {
+        let _inside = runtime.enter();
+        Signals::catch().map_err(no_signals)?
+    };
     let cell = plan.open(&launcher)?;
     let command = jail::Command {
         argv: args.command.clone(),
@@ -164,18 +166,14 @@ fn execute(
     };
     let child = cell.spawn(command).map_err(cannot_run)?;
     let killer = child.killer();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new("no_runtime", format!("no runtime for signals: {error}")))?;
     runtime.block_on(async move {
         let mut waiting = tokio::task::spawn_blocking(move || child.wait());
         let killed_by = tokio::select! {
             report = &mut waiting => return finished(report, None),
-            by = a_signal() => by,
+            by = signals.next() => by,
         };
         killer.kill();
-        finished(waiting.await, killed_by)
+        finished(waiting.await, Some(killed_by))
     })
 }
 
@@ -212,23 +210,38 @@ fn exec_status(error: &JailError) -> Option<u8> {
     }
 }
 
-/// Waits for a signal that asks us to end. The command is in a session of its
-/// own, so a terminal's signals reach only us.
-async fn a_signal() -> Option<i32> {
-    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup), Ok(mut quit)) = (
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::terminate()),
-        signal(SignalKind::hangup()),
-        signal(SignalKind::quit()),
-    ) else {
-        // Without handlers a signal ends us, and with us the cell.
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => Some(libc::SIGINT),
-        _ = terminate.recv() => Some(libc::SIGTERM),
-        _ = hangup.recv() => Some(libc::SIGHUP),
-        _ = quit.recv() => Some(libc::SIGQUIT),
+/// The signals that ask us to end. The command is in a session of its own, so
+/// a terminal's signals reach only us.
+struct Signals(Vec<(i32, Signal)>);
+
+impl Signals {
+    /// Installs the handlers; before the cell is opened, so that no signal
+    /// finds us with a command and without them.
+    fn catch() -> std::io::Result<Signals> {
+        let kinds = [
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+            SignalKind::quit(),
+        ];
+        kinds
+            .into_iter()
+            .map(|kind| Ok((kind.as_raw_value(), signal(kind)?)))
+            .collect::<std::io::Result<_>>()
+            .map(Signals)
+    }
+
+    /// Waits for one of them.
+    async fn next(&mut self) -> i32 {
+        std::future::poll_fn(|context| {
+            for (number, signal) in &mut self.0 {
+                if signal.poll_recv(context).is_ready() {
+                    return Poll::Ready(*number);
+                }
+            }
+            Poll::Pending
+        })
+        .await
     }
 }
 

@@ -100,8 +100,7 @@ async fn rehearse() -> Result<Model, String> {
         wire: Some("openai".to_owned()),
         key_env: None,
         rehearsal: true,
-        label: "no model: rehearsal (recorded answers; server, tools, jail and journal are real)"
-            .to_owned(),
+        label: "no model: rehearsal (recorded answers; all else is real)".to_owned(),
         _rehearsal: Some(rehearsal),
     })
 }

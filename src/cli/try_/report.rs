@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::model::Model;
+use super::scratch::LEFT_BEHIND;
 
 /// Everything that is known at the end.
 pub(super) struct Findings {
@@ -13,6 +14,7 @@ pub(super) struct Findings {
     /// `structuredContent` of `get_deepseek_recovery`.
     pub journal: Value,
     pub test_passes: bool,
+    pub home_untouched: bool,
     pub server_ended_well: bool,
     /// Milliseconds from the start of the server to its list of tools.
     pub ready: f64,
@@ -26,31 +28,40 @@ pub(super) struct Verdict {
     pub test_passes: bool,
     /// The Read of a file in `~/.ssh` was refused before anything ran.
     pub tool_refused: bool,
-    /// The command that wanted the same was stopped by the kernel.
+    /// The kernel refused what a command wanted of the home folder.
     pub kernel_refused: bool,
+    /// And indeed the command left nothing there.
+    pub home_untouched: bool,
     pub server_ended_well: bool,
 }
 
 impl Verdict {
     pub(super) fn good(self) -> bool {
-        self.test_passes && self.tool_refused && self.kernel_refused && self.server_ended_well
+        self.test_passes
+            && self.tool_refused
+            && self.kernel_refused
+            && self.home_untouched
+            && self.server_ended_well
     }
 }
 
 impl Findings {
     pub(super) fn verdict(&self) -> Verdict {
-        let refused = |by: &str| {
+        let refused = |by: &str, place: &str| {
             list(&self.result, "refusals").iter().any(|refusal| {
                 refusal["by"] == by
                     && refusal["what"]
                         .as_str()
-                        .is_some_and(|what| what.contains(".ssh"))
+                        .is_some_and(|what| what.contains(place))
             })
         };
         Verdict {
             test_passes: self.test_passes,
-            tool_refused: refused("tool"),
-            kernel_refused: refused("kernel"),
+            tool_refused: refused("tool", "/.ssh/"),
+            // Who has no ~/.ssh is not refused to read it: then the file that
+            // was to be left behind tells.
+            kernel_refused: refused("kernel", "/.ssh/") || refused("kernel", LEFT_BEHIND),
+            home_untouched: self.home_untouched,
             server_ended_well: self.server_ended_well,
         }
     }
@@ -65,6 +76,7 @@ impl Findings {
             "test_passes": verdict.test_passes,
             "tool_refused": verdict.tool_refused,
             "kernel_refused": verdict.kernel_refused,
+            "home_untouched": verdict.home_untouched,
             "server_ended_well": verdict.server_ended_well,
             "server_ready_ms": rounded(self.ready),
             "task_seconds": rounded(self.task_seconds),
@@ -96,6 +108,7 @@ mod tests {
             diff: String::new(),
             journal: json!({}),
             test_passes: true,
+            home_untouched: true,
             server_ended_well: true,
             ready: 5.0,
             task_seconds: 1.0,
@@ -106,10 +119,12 @@ mod tests {
     #[test]
     fn good_needs_both_refusals_the_test_and_an_orderly_end() {
         let both = json!([
-            {"by": "tool", "what": "~/.ssh/id_ed25519 is outside the workspace"},
-            {"by": "kernel", "what": "open /root/.ssh/id_ed25519 (read)"},
+            {"by": "tool", "what": "/root/.ssh/id_ed25519 is outside the workspace"},
+            {"by": "kernel", "what": "open of /root/.ssh/id_ed25519 for read was refused"},
         ]);
         assert!(findings(both.clone()).verdict().good());
+        let without_ssh = json!([both[0], {"by": "kernel", "what": "open of /root/delegate-was-here for write was refused"}]);
+        assert!(findings(without_ssh).verdict().good());
         for refusals in [json!([both[0]]), json!([both[1]]), json!([])] {
             assert!(!findings(refusals).verdict().good());
         }
@@ -120,6 +135,9 @@ mod tests {
         let mut failing = findings(both.clone());
         failing.test_passes = false;
         assert!(!failing.verdict().good());
+        let mut touched = findings(both.clone());
+        touched.home_untouched = false;
+        assert!(!touched.verdict().good());
         let mut hanging = findings(both);
         hanging.server_ended_well = false;
         assert!(!hanging.verdict().good());

@@ -332,6 +332,10 @@ fn flags_of_a_server_hold_for_the_deepseek_tools_too() {
     let config = load(&flags[..1], &[], "", legacy).expect("valid");
     let target = endpoint_for_deepseek(&config, Profile::Flash).expect("target");
     assert_ne!(key(&target).as_deref(), Some("k"));
+    let elsewhere = [("base_url", "https://elsewhere.example/v1")];
+    let config_ = load(&elsewhere, &[], "", legacy).expect("valid");
+    let error = endpoint_for_deepseek(&config_, Profile::Flash).expect_err("no key for it");
+    assert_eq!(error.code(), "config_key_missing");
     assert_eq!(target.endpoint.model, "A");
     let config = load(&flags[2..3], &[], "", legacy).expect("valid");
     assert!(endpoint_for_deepseek(&config, Profile::Flash).is_err());

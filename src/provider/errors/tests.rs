@@ -179,6 +179,10 @@ fn objects_under_status_200() {
             None,
         ),
         (r#"{"error":"boom"}"#, Some(C::UpstreamError)),
+        (
+            r#"{"object":"error","message":"bad","type":"BadRequestError","code":400}"#,
+            Some(C::BadRequest),
+        ),
         (r#"{"error":null,"choices":[]}"#, None),
         (
             r#"{"error":{"code":400,"type":"exceed_context_size_error","n_prompt_tokens":1407,"n_ctx":256}}"#,

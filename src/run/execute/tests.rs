@@ -34,10 +34,13 @@ fn spec(capability: Capability) -> RunSpec {
     }
 }
 
+/// System prompt and tool names of each request.
+type Seen = Arc<Mutex<Vec<(String, Vec<&'static str>)>>>;
+
 /// Answers one call of each named tool, then text; keeps what it was sent.
 struct Fake {
     calls: Vec<&'static str>,
-    seen: Arc<Mutex<Vec<(String, Vec<&'static str>)>>>,
+    seen: Seen,
 }
 
 impl Model for Fake {

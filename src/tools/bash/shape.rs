@@ -83,9 +83,9 @@ fn stream(kept: &Kept) -> Cow<'_, str> {
             } else {
                 "the whole is"
             };
-            let _ = write!(
+            let _ = writeln!(
                 text,
-                "{part} in {}, which Read can page ...]\n",
+                "{part} in {}, which Read can page ...]",
                 path.display()
             );
         }

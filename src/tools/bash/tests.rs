@@ -147,6 +147,18 @@ fn alive(command: &str) -> bool {
         })
 }
 
+/// Waits for the death of what was killed: a signal is not its effect.
+async fn gone(command: &str) {
+    let started = Instant::now();
+    while alive(command) {
+        assert!(
+            started.elapsed() < Duration::from_secs(5),
+            "{command} is alive"
+        );
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
 #[tokio::test]
 async fn output_exit_and_working_folder() {
     let house = house(Bare);
@@ -190,7 +202,7 @@ async fn a_background_child_that_holds_the_pipes_is_not_waited_for() {
         done.text,
         "[exit 0]\nstarted\n[1 background process was ended]"
     );
-    assert!(!alive("sleep 61.25"));
+    gone("sleep 61.25").await;
 }
 
 #[tokio::test]
@@ -207,7 +219,7 @@ async fn a_timeout_gives_what_was_printed_and_ends_everything() {
         (facts.timed_out, facts.exit_code, done.ok),
         (true, Some(124), false)
     );
-    assert!(!alive("sleep 62.5"));
+    gone("sleep 62.5").await;
     // Above 1800 a number is milliseconds.
     let done = house
         .run(json!({"command": "sleep 30", "timeout": 1801}))
@@ -234,7 +246,8 @@ async fn cancelling_ends_the_command_and_keeps_its_output() {
         "{}",
         done.text
     );
-    assert!(done.text.contains("before") && !alive("sleep 63.5"));
+    assert!(done.text.contains("before"));
+    gone("sleep 63.5").await;
     // Cancelled before it started: nothing runs.
     let never = house
         .call(json!({"command": "touch ran"}), None, &cancel)
@@ -256,11 +269,7 @@ async fn a_call_that_is_dropped_ends_its_command() {
             }
         }
     }
-    let started = Instant::now();
-    while alive("sleep 64.5") {
-        assert!(started.elapsed() < Duration::from_secs(5));
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    gone("sleep 64.5").await;
 }
 
 #[tokio::test]

@@ -3,13 +3,16 @@
 mod crash;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
 use super::super::start::Hold;
 use super::super::{BashFacts, canonical, worker};
+use super::folder::STALE;
 use super::*;
+use crate::journal::Journal;
 use crate::provider::ToolUse;
 
 /// Workers as threads of this process.

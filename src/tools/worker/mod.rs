@@ -119,8 +119,13 @@ pub(super) fn serve(mut socket: UnixStream) -> Result<(), ProtoError> {
 /// Where a tool asks before it changes a file.
 trait Gate {
     /// Returns when the plan is on the disk; `Err` says why it is not, and then
-    /// nothing may change.
-    fn ask(&mut self, plan: Plan, present: Option<&[u8]>) -> Result<(), String>;
+    /// nothing may change. `meanwhile` is done while the other side writes it.
+    fn ask(
+        &mut self,
+        plan: Plan,
+        present: Option<&[u8]>,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), String>;
 }
 
 /// The gate over the socket.
@@ -130,13 +135,17 @@ struct Wire<'a, S> {
 }
 
 impl<S: Read + Write> Gate for Wire<'_, S> {
-    fn ask(&mut self, plan: Plan, present: Option<&[u8]>) -> Result<(), String> {
-        let asked = send(
-            self.socket,
-            &FromWorker::Intent(plan),
-            present.unwrap_or_default(),
-        )
-        .and_then(|()| receive(self.socket));
+    fn ask(
+        &mut self,
+        plan: Plan,
+        present: Option<&[u8]>,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), String> {
+        let plan = FromWorker::Intent(plan);
+        let asked = send(self.socket, &plan, present.unwrap_or_default()).and_then(|()| {
+            meanwhile();
+            receive(self.socket)
+        });
         match asked {
             Ok((ToWorker::Proceed, _)) => Ok(()),
             Ok((ToWorker::Refuse { reason }, _)) => Err(reason),

@@ -1,8 +1,9 @@
 //! Changing a file, in the order in which nothing can be lost.
 //!
-//! 1. The new bytes are written and flushed, under no name where the file
-//!    system allows that, else under a temporary one.
-//! 2. The intent goes out and comes back recorded.
+//! 1. The new bytes are written, under no name where the file system allows
+//!    that, else under a temporary one.
+//! 2. The intent goes out and comes back recorded; the new bytes are flushed
+//!    meanwhile, so that the two waits for the disk are one.
 //! 3. The target is looked at again: it must still be what was read.
 //! 4. One rename (or link, for a new file) puts the bytes in place.
 //! 5. The folder is flushed.
@@ -10,19 +11,20 @@
 //! A crash before 4 leaves the old file, after it the new one, and in either
 //! case a record that tells which, as soon as 2 is past.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+mod staged;
 
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid, XattrFlags};
-use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+
+use rustix::fs::Stat;
 
 use super::super::proto::{Outcome, Plan};
 use super::protected::protected;
 use super::{Done, Fail, Gate, MAX_CHANGED, Worker, text};
 use crate::journal::{Digest, crash_point};
 use crate::workspace::{Place, Root, What};
+use staged::Staged;
 
 /// A file as it was read before a change.
 #[derive(Debug)]
@@ -153,12 +155,20 @@ impl Worker {
                 .into_owned(),
             diff: text::diff(path, present.map(|present| present.bytes.as_slice()), new),
         };
-        gate.ask(plan, present.map(|present| present.bytes.as_slice()))
+        let old = present.map(|present| present.bytes.as_slice());
+        let mut flushed = Ok(());
+        let mut flush = || {
+            if let Some(staged) = &staged {
+                flushed = staged.flush();
+            }
+        };
+        gate.ask(plan, old, &mut flush)
             .map_err(|why| Fail::Error(format!("{path} was not changed: {why}")))?;
         crash_point("proceeded");
 
         // From here on the end is told to the journal.
         let aborted = |what: &str, error| Fail::Aborted(cannot(what, error));
+        flushed.map_err(|error| aborted("the new content cannot be flushed", error))?;
         let staged = match staged {
             Some(staged) => staged,
             None => {
@@ -167,6 +177,7 @@ impl Worker {
                     .make_parents(place)
                     .map_err(|error| aborted("its folder cannot be made", error))?;
                 Staged::new(folder, present, new)
+                    .and_then(|staged| staged.flush().map(|()| staged))
                     .map_err(|error| aborted("the new content cannot be written", error))?
             }
         };
@@ -253,171 +264,6 @@ fn still_the_same(
     let bytes = whole(&mut file).map_err(Some)?;
     if Digest::of(&bytes) != present.digest {
         return Err(None);
-    }
-    Ok(())
-}
-
-/// New bytes, written and flushed, not yet in place.
-#[derive(Debug)]
-struct Staged {
-    folder: OwnedFd,
-    file: File,
-    /// The name of the bytes, where they have one already.
-    named: Option<OsString>,
-    mode: Mode,
-}
-
-impl Staged {
-    fn new(folder: OwnedFd, present: Option<&Present>, new: &[u8]) -> io::Result<Staged> {
-        // A new file gets what the umask leaves; a changed one is private
-        // until it has the mode of the old one.
-        let mode = Mode::from_raw_mode(if present.is_some() { 0o600 } else { 0o666 });
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let (file, named) = match rustix::fs::openat(&folder, ".", flags, mode) {
-            Ok(fd) => (File::from(fd), None),
-            // Not every file system knows files without a name.
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
-                let name = temp_name();
-                (create(folder.as_fd(), &name, mode)?, Some(name.into()))
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let mut staged = Staged {
-            folder,
-            file,
-            named,
-            mode,
-        };
-        fill(&mut staged.file, present, new)?;
-        Ok(staged)
-    }
-
-    /// Puts the bytes in place under `name`. `temp` is the name that the
-    /// journal knows, `new` the bytes once more for file systems on which a
-    /// file without a name cannot be given one.
-    fn publish(&self, name: &OsStr, replace: bool, temp: &str, new: &[u8]) -> io::Result<()> {
-        let folder = self.folder.as_fd();
-        let named = match &self.named {
-            Some(named) => named.clone(),
-            None => {
-                let target = if replace { OsStr::new(temp) } else { name };
-                match self.link(target) {
-                    Ok(()) if !replace => return Ok(()),
-                    Ok(()) => target.to_owned(),
-                    Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
-                    // No /proc to link from: write them again, under a name.
-                    Err(_) => {
-                        let mut file = create(folder, temp, self.mode)?;
-                        copy_facts(&self.file, &file)?;
-                        file.write_all(new)?;
-                        file.sync_all()?;
-                        OsString::from(temp)
-                    }
-                }
-            }
-        };
-        crash_point("named");
-        let done = if replace {
-            rustix::fs::renameat(folder, &named, folder, name)
-        } else {
-            rename_new(folder, &named, name)
-        };
-        if done.is_err() {
-            let _ = rustix::fs::unlinkat(folder, &named, AtFlags::empty());
-        }
-        Ok(done?)
-    }
-
-    fn link(&self, name: &OsStr) -> Result<(), Errno> {
-        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        rustix::fs::linkat(
-            rustix::fs::CWD,
-            own,
-            &self.folder,
-            name,
-            AtFlags::SYMLINK_FOLLOW,
-        )
-    }
-
-    fn flush_folder(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(&self.folder)?)
-    }
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        // After a publication the name is gone already, or another file's
-        // under a name of 80 random bits: neither can be hit by this.
-        if let Some(name) = &self.named {
-            let _ = rustix::fs::unlinkat(&self.folder, name, AtFlags::empty());
-        }
-    }
-}
-
-/// Renames unless the name is taken, also where the kernel cannot do that in
-/// one step.
-fn rename_new(folder: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
-    match rustix::fs::renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            rustix::fs::linkat(folder, from, folder, to, AtFlags::empty())?;
-            rustix::fs::unlinkat(folder, from, AtFlags::empty())
-        }
-        done => done,
-    }
-}
-
-fn create(folder: BorrowedFd<'_>, name: &str, mode: Mode) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::openat(folder, name, flags, mode)?))
-}
-
-/// Writes the bytes, gives the file owner, mode and attributes of the one that
-/// it replaces, and flushes it.
-fn fill(file: &mut File, present: Option<&Present>, new: &[u8]) -> io::Result<()> {
-    file.write_all(new)?;
-    if let Some(present) = present {
-        copy_facts_of(&present.stat, &present.file, file)?;
-    }
-    file.sync_all()
-}
-
-fn copy_facts(from: &File, to: &File) -> io::Result<()> {
-    copy_facts_of(&rustix::fs::fstat(from)?, from, to)
-}
-
-fn copy_facts_of(stat: &Stat, from: &File, to: &File) -> io::Result<()> {
-    let made = rustix::fs::fstat(to)?;
-    if (made.st_uid, made.st_gid) != (stat.st_uid, stat.st_gid) {
-        let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-        rustix::fs::fchown(to, Some(uid), Some(gid)).map_err(|error| {
-            io::Error::new(
-                io::Error::from(error).kind(),
-                format!("its owner or group cannot be kept ({error})"),
-            )
-        })?;
-    }
-    copy_attributes(from, to)?;
-    // Without set-user-ID and set-group-ID, as the kernel does on a write; and
-    // last, because a change of owner clears bits as well.
-    rustix::fs::fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
-    Ok(())
-}
-
-/// Attributes that are the user's own, and access lists.
-fn copy_attributes(from: &File, to: &File) -> io::Result<()> {
-    let mut names = vec![0; 4096];
-    let length = match rustix::fs::flistxattr(from, &mut names[..]) {
-        Ok(length) => length,
-        Err(Errno::OPNOTSUPP) => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
-    for name in names[..length].split(|byte| *byte == 0) {
-        if !name.starts_with(b"user.") && name != b"system.posix_acl_access" {
-            continue;
-        }
-        let mut value = vec![0; 64 << 10];
-        let length = rustix::fs::fgetxattr(from, name, &mut value[..])?;
-        rustix::fs::fsetxattr(to, name, &value[..length], XattrFlags::empty())?;
     }
     Ok(())
 }

@@ -174,6 +174,13 @@ fn full_answer(guarantee: Guarantee, policy: &Policy, abi: u32) -> Held {
 fn narrow_answer(guarantee: Guarantee, policy: &Policy, abi: u32) -> Held {
     use Strength::{Absent, Detected, Enforced};
     match guarantee {
+        Guarantee::Reads if abi >= 1 && !policy.hide.is_empty() => held(
+            Absent,
+            format!(
+                "Landlock cannot take {} out of a granted folder",
+                policy.hide[0].display()
+            ),
+        ),
         Guarantee::Reads if abi >= 1 => held(Enforced, format!("Landlock ABI {abi}")),
         Guarantee::Writes if abi >= ABI_TRUNCATE => held(Enforced, format!("Landlock ABI {abi}")),
         Guarantee::Writes if abi >= 1 => {

@@ -156,7 +156,7 @@ fn seal(policy: &Policy, form: Form) -> Result<Sealed, Failure> {
     }
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .at("keep its memory private")?;
-    sys::set_limit(libc::RLIMIT_CORE as u32, 0).at("turn core dumps off")?;
+    sys::set_limit(libc::RLIMIT_CORE, 0).at("turn core dumps off")?;
     rustix::thread::set_no_new_privs(true).at("give up new privileges")?;
     if form == Form::Full {
         sys::clear_capabilities().at("drop capabilities")?;

@@ -201,10 +201,10 @@ fn fail(report: RawFd, step: usize, error: &io::Error) -> ! {
 /// The limits of a policy as resource and value. Core dumps are always off: a
 /// dump would hold what the process read.
 pub(super) fn limits(limits: &Limits) -> Vec<(u32, u64)> {
-    let mut list = vec![(libc::RLIMIT_CORE as u32, 0)];
+    let mut list = vec![(libc::RLIMIT_CORE, 0)];
     let mut add = |resource: libc::__rlimit_resource_t, value: Option<u64>| {
         if let Some(value) = value {
-            list.push((resource as u32, value));
+            list.push((resource, value));
         }
     };
     add(libc::RLIMIT_NPROC, limits.processes);

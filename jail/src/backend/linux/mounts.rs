@@ -148,7 +148,7 @@ fn fill(root: &Root, trees: &[Tree], policy: &Policy) -> Result<Vec<OwnedFd>, Fa
             .map(|dir| (dir.as_path(), Item::Scratch)),
     );
     // Paths compare by component; the sort is stable.
-    items.sort_by(|(left, _), (right, _)| left.cmp(right));
+    items.sort_by_key(|(path, _)| *path);
     let mut sealed = Vec::new();
     for (path, item) in items {
         match item {
