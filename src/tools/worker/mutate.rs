@@ -17,7 +17,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 
-use rustix::fs::Stat;
+use rustix::fs::{Access, AtFlags, Stat};
 
 use super::super::proto::{Outcome, Plan};
 use super::protected::protected;
@@ -88,6 +88,17 @@ impl Worker {
             )));
         }
         let file = self.root.read(place);
+        // Replacing would work where writing would not: the folder decides over
+        // names, the file over its content. A file that says no is left alone.
+        let (folder, name) = self.root.slot(place);
+        rustix::fs::accessat(folder, name, Access::WRITE_OK, AtFlags::empty()).map_err(
+            |error| {
+                Fail::error(format!(
+                    "{path} cannot be written: {}",
+                    io::Error::from(error)
+                ))
+            },
+        )?;
         let (file, bytes) = file
             .and_then(|mut file| Ok((whole(&mut file)?, file)))
             .map(|(bytes, file)| (file, bytes))
@@ -130,18 +141,18 @@ impl Worker {
 
         // Missing folders are a change too, so they wait for the journal.
         let waiting = matches!(&place.what, What::Missing(above) if !above.is_empty());
+        let temp = temp_name();
         let mut staged = None;
         if !waiting {
             let (folder, _) = self.root.slot(place);
             let folder = folder
                 .try_clone_to_owned()
                 .map_err(|error| Fail::Error(cannot("its folder", error)))?;
-            let made = Staged::new(folder, present, new)
+            let made = Staged::new(folder, &temp, present, new)
                 .map_err(|error| Fail::Error(cannot("the new content cannot be written", error)))?;
             staged = Some(made);
         }
         crash_point("staged");
-        let temp = temp_name();
         let plan = Plan {
             tool: tool.to_owned(),
             path: path.to_owned(),
@@ -176,7 +187,7 @@ impl Worker {
                     .root
                     .make_parents(place)
                     .map_err(|error| aborted("its folder cannot be made", error))?;
-                Staged::new(folder, present, new)
+                Staged::new(folder, &temp, present, new)
                     .and_then(|staged| staged.flush().map(|()| staged))
                     .map_err(|error| aborted("the new content cannot be written", error))?
             }
@@ -189,7 +200,7 @@ impl Worker {
         })?;
         let name = place.rel.file_name().unwrap_or_default();
         staged
-            .publish(name, present.is_some(), &temp, new)
+            .publish(name, present.is_some(), new)
             .map_err(|error| match error.raw_os_error() {
                 Some(libc::EEXIST) => Fail::Aborted(format!(
                     "{path} appeared meanwhile and was left alone; read it first"
