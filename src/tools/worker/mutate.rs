@@ -164,14 +164,14 @@ impl Worker {
                 .with_file_name(&temp)
                 .to_string_lossy()
                 .into_owned(),
-            diff: text::diff(path, present.map(|present| present.bytes.as_slice()), new),
         };
         let old = present.map(|present| present.bytes.as_slice());
-        let mut flushed = Ok(());
+        let (mut flushed, mut diff) = (Ok(()), None);
         let mut flush = || {
             if let Some(staged) = &staged {
                 flushed = staged.flush();
             }
+            diff = text::diff(path, old, new);
         };
         gate.ask(plan, old, &mut flush)
             .map_err(|why| Fail::Error(format!("{path} was not changed: {why}")))?;
@@ -222,12 +222,15 @@ impl Worker {
             text,
             image: None,
             outcome: Some(Outcome::Committed { warning }),
+            diff,
         })
     }
 }
 
 fn whole(file: &mut File) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    // The length is a guess that saves reads; the bound is what holds.
+    let length = file.metadata()?.len().min(MAX_CHANGED);
+    let mut bytes = Vec::with_capacity(length as usize + 1);
     file.take(MAX_CHANGED + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_CHANGED {
         return Err(io::Error::other("it grew while it was read"));
