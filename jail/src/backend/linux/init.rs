@@ -49,12 +49,20 @@ fn run(socket: UnixStream) -> i32 {
     }
     sys::reset_signals();
     sys::ignore_broken_pipes();
-    let (policy, form) = match wire::receive::<Ask>(&socket) {
-        Ok(Some((Ask::Open { policy, form }, _))) => (policy, form),
+    let (policy, form, temp) = match wire::receive::<Ask>(&socket) {
+        Ok(Some((Ask::Open { policy, form, temp }, _))) => (policy, form, temp),
         _ => return 1,
     };
     match build(&socket, &policy, form) {
-        Ok(Some(cell)) => serve(&socket, &policy, form, &cell),
+        Ok(Some(cell)) => {
+            let status = serve(&socket, &policy, form, &cell);
+            if let Some(temp) = temp {
+                // The opener does the same when it lives; whoever comes second
+                // finds nothing.
+                let _ = fs::remove_dir_all(temp);
+            }
+            status
+        }
         Ok(None) => 0,
         Err(failure) => {
             let _ = wire::send(&socket, &Answer::Failed(failure), &[]);
