@@ -68,7 +68,7 @@ summary() {
         sed -E 's/.* ([0-9]+) passed; ([0-9]+) failed.*/\1 \2/' |
         awk '{p += $1; f += $2} END {printf "%d tests passed, %d failed", p, f}')
     echo "  $passed"
-    if [ "$bad" = 0 ]; then echo "  all $((${#names[@]})) steps ok"; else echo "  $bad steps FAILED"; fi
+    if [ "$bad" = 0 ]; then echo "  all $((${#names[@]})) steps ok"; else echo "  $bad of ${#names[@]} steps FAILED"; fi
     [ "$bad" = 0 ]
 }
 
@@ -89,6 +89,13 @@ need_tools() {
         fi
     done
     cargo --version && rustc --version && python3 --version && git --version
+}
+
+# The Python client that one test drives the server with; the test says so and
+# skips itself without it.
+test_python() {
+    [ -z "${DELEGATE_CI_OFFLINE:-}" ] || return 0
+    timeout 300 scripts/test-python || echo "== no Python MCP client here; its test will be skipped"
 }
 
 # The command with a home of its own: nothing of a CI run touches the real one.

@@ -1,12 +1,11 @@
 # shellcheck shell=bash
-# The jail tests a second time, as an ordinary user. Sourced by .ci/run.
+# The tests that start processes a second time, as an ordinary user. Sourced by .ci/run.
 
 user=
 
 # As root: a fresh user, and a reason when there can be none.
 make_user() {
     [ "$(id -u)" = 0 ] || return 0
-    if [ -n "${DELEGATE_CI_USER:-}" ]; then user=$DELEGATE_CI_USER; return 0; fi
     local name=delegate-ci-$$
     if ! command -v useradd >/dev/null || ! command -v runuser >/dev/null; then
         skip user-tests "useradd and runuser are not installed"
@@ -63,21 +62,21 @@ copy_if_unreadable() {
     exit "$status"
 }
 
-# Runs the jail tests' own binaries again, under the ordinary user.
+# Runs their binaries again, under the ordinary user.
 user_tests() {
     if [ "$(id -u)" != 0 ]; then
         skip user-tests "this run is an ordinary user's already"
         return
     fi
     [ -n "$user" ] || return 0
-    local list=$scratch/jail-tests
+    local list=$scratch/user-tests
     if ! cargo test --locked --workspace --no-run --message-format=json 2>/dev/null |
-        python3 .ci/jail_tests.py >"$list"; then
+        python3 .ci/user_tests.py >"$list"; then
         note user-tests 1 0
         return
     fi
     if [ ! -s "$list" ]; then
-        echo "no jail test binary was found"
+        echo "no test binary was found"
         note user-tests 1 0
         return
     fi

@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,11 +19,11 @@ fn stubborn(marker: &str) -> String {
          sh -c 'trap \"\" TERM HUP; sleep 300; :' $m & \
          setsid sh -c 'trap \"\" TERM HUP; sleep 300; :' $m & \
          (setsid sh -c 'sleep 300; :' $m &) ; \
-         echo up; sleep 300; : $m"
+         echo up $TMPDIR; sleep 300; : $m"
     )
 }
 
-fn start(form: &str, marker: &str, workspace: &std::path::Path) -> Child {
+fn start(form: &str, marker: &str, workspace: &std::path::Path) -> (Child, PathBuf) {
     let mut child = Command::new(delegate())
         .args(["jail", "run", "bash", "--form", form, "--workspace"])
         .arg(workspace)
@@ -36,8 +37,11 @@ fn start(form: &str, marker: &str, workspace: &std::path::Path) -> Child {
     let stdout = child.stdout.take().expect("piped");
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line).expect("read");
-    assert_eq!(line, "up\n");
-    child
+    let tmp = line
+        .trim_end()
+        .strip_prefix("up ")
+        .expect("the tree stands");
+    (child, tmp.into())
 }
 
 fn wait_until_gone(marker: &str, within: Duration) -> Vec<String> {
@@ -57,15 +61,24 @@ fn nothing_of_a_jail_outlives_its_launcher() {
         for signal in [Signal::KILL, Signal::TERM, Signal::INT] {
             let place = workspace();
             let marker = format!("dm-{}-{}-{}", std::process::id(), form, signal.as_raw());
-            let mut child = start(&form, &marker, place.path());
-            assert!(
-                processes_with(&marker).len() >= 4,
-                "the twin: they live while the launcher does"
-            );
+            let (mut child, tmp) = start(&form, &marker, place.path());
+            // The twin: they live while the launcher does.
+            let end = Instant::now() + Duration::from_secs(10);
+            while processes_with(&marker).len() < 4 {
+                assert!(Instant::now() < end, "{form}: the tree never stood");
+                std::thread::yield_now();
+            }
             kill_process(Pid::from_child(&child), signal).expect("kill");
             let left = wait_until_gone(&marker, Duration::from_secs(1));
             assert_eq!(left, Vec::<String>::new(), "{form}, {signal:?}");
             child.wait().expect("wait");
+            if form == "narrow" {
+                let end = Instant::now() + Duration::from_secs(2);
+                while tmp.exists() {
+                    assert!(Instant::now() < end, "{} was left", tmp.display());
+                    std::thread::yield_now();
+                }
+            }
         }
     }
 }

@@ -115,8 +115,12 @@ fn a_cancel_reaches_the_provider_and_the_server_stays_usable() {
     server.call(json!(1), "delegate_to_deepseek", task(), Some(json!("t")));
     provider.request(SOON);
     // Signs of life come while the model is silent.
-    for _ in 0..3 {
-        assert_eq!(server.next()["params"]["progressToken"], "t");
+    let mut alive = 0;
+    while alive < 3 {
+        let note = server.next();
+        assert_eq!(note["params"]["progressToken"], "t");
+        let message = note["params"]["message"].as_str().unwrap_or_default();
+        alive += usize::from(message.starts_with("working, "));
     }
     let cancelled = Instant::now();
     server.cancel(json!(1));
@@ -137,11 +141,25 @@ fn a_cancel_reaches_the_provider_and_the_server_stays_usable() {
 }
 
 #[test]
-fn a_cancel_reaches_the_process_tree() {
+fn a_cancel_reaches_the_process_tree_and_frees_the_workspace_at_once() {
     let (mut server, marker) = busy_with_a_command();
     server.cancel(json!(1));
+    // Not refused as busy: the run that is being stopped is waited for.
+    server.call(json!(2), "delegate_to_deepseek", task(), None);
+    let answer = server.answer(json!(2));
+    assert!(text_of(&answer).starts_with("late"), "{answer}");
+    assert!(processes_with(&marker).is_empty());
+    let (mut server, marker) = busy_with_a_command();
+    write(&server.project.join(".claude/agents/a.md"), "You work.\n");
+    server.cancel(json!(1));
+    let args = json!({"agent_name": "a", "task": "t"});
+    server.call(json!(2), "delegate_to_local_agent", args, None);
+    let answer = server.answer(json!(2));
+    assert_eq!(
+        answer["result"]["structuredContent"]["success"], true,
+        "{answer}"
+    );
     gone(&marker);
-    assert!(!server.tools().is_empty());
 }
 
 #[test]

@@ -542,3 +542,26 @@ async fn records_and_files_agree_after_many_changes() {
             .all(|entry| entry.status.name() == "superseded")
     );
 }
+
+#[tokio::test]
+async fn a_file_that_may_not_be_written_is_not_replaced() {
+    use std::os::unix::fs::PermissionsExt;
+    for form in forms() {
+        let house = House::new();
+        fs::write(house.file("f"), "old").expect("write");
+        let mode = |bits| fs::set_permissions(house.file("f"), fs::Permissions::from_mode(bits));
+        mode(0o444).expect("chmod");
+        let toolbox = house.open(Capability::Coding, &form);
+        let edit = json!({"file_path": "f", "old_string": "old", "new_string": "new"});
+        let refused = ask(&toolbox, "Edit", edit.clone()).await;
+        assert!(
+            !refused.ok && refused.text.contains("cannot be written"),
+            "{form}: {}",
+            refused.text
+        );
+        assert_eq!(fs::read(house.file("f")).expect("read"), b"old");
+        mode(0o644).expect("chmod");
+        assert!(ask(&toolbox, "Edit", edit).await.ok, "{form}: the twin");
+        toolbox.close().await;
+    }
+}

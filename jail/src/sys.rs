@@ -202,15 +202,32 @@ pub(crate) fn set_limit(resource: u32, value: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Restores the default action of every signal and unblocks all of them;
-/// async-signal-safe. Ignored signals and the mask survive exec (signal(7)).
+/// Restores the default action of every signal that can have one, for the
+/// first process of a cell: ignored signals survive exec (signal(7)), and what
+/// its launcher ignored is no business of the calls.
 pub(crate) fn reset_signals() {
     // SAFETY: sets dispositions to SIG_DFL, which touches no memory of ours;
-    // numbers that cannot be changed only return an error. The set is a local.
+    // numbers that cannot be changed only return an error.
     unsafe {
         for signal in 1..=64 {
             libc::signal(signal, libc::SIG_DFL);
         }
+    }
+}
+
+/// Ignores SIGPIPE: a launcher that is gone is noticed as an error of the
+/// write, not as the death of the one who has to clean up.
+pub(crate) fn ignore_broken_pipes() {
+    // SAFETY: as above.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+/// What a call has to undo of the first process's own signal state: the
+/// blocked SIGCHLD and the ignored SIGPIPE. Async-signal-safe.
+pub(crate) fn default_signals() {
+    // SAFETY: as above; the set is a local that is initialised before use.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         let mut empty: libc::sigset_t = mem::zeroed();
         libc::sigemptyset(&mut empty);
         libc::sigprocmask(libc::SIG_SETMASK, &empty, ptr::null_mut());

@@ -22,9 +22,12 @@ def tier(delegate, server, options, say):
     for mode in options.modes:
         say(f"capability, {mode} tool mode, {options.runs} runs of each task:")
         seen = {task.name: [] for task in chosen}
-        for _ in range(options.runs):
+        for number in range(1, options.runs + 1):
             for task in chosen:
-                seen[task.name].append(once(delegate, server, options.wire, mode, task))
+                run = once(delegate, server, options.wire, mode, task)
+                seen[task.name].append(run)
+                verdict = "pass" if run["passed"] else f"no: {run['wrong']}"
+                say(f"    {number:>2} {task.name:<13} {run['seconds']:>5.1f} s  {verdict}")
         modes[mode] = summary(seen)
         for name, figures in modes[mode]["tasks"].items():
             say(line(name, figures))

@@ -71,7 +71,7 @@ def tier(delegate, server, say):
         checks = Checks()
         exchanges = tap.exchanges()
         # llama.cpp answers so when it cannot read the calls of its own model.
-        broken = bool(exchanges) and b'"error"' in exchanges[-1].answer
+        broken = bool(exchanges) and b'"server_error"' in exchanges[-1].answer
         result = judge(checks, run, ENDS | {"upstream_error"} if broken else ENDS)
         wire_story(checks, exchanges, wire, settings["tool_mode"], result)
         case = {

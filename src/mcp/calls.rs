@@ -39,8 +39,13 @@ pub(super) async fn agent(
         max_tokens: args.int("max_tokens"),
     };
     let asked = order.clone();
+    let entered = server.running.enter(context.ct.clone());
     let prepared = match check_text("task", &order.task, false) {
-        Ok(()) => server.blocking(move |rooms| rooms.agent(&order)).await,
+        Ok(()) => {
+            server
+                .when_free(&entered, move |rooms| rooms.agent(&order))
+                .await
+        }
         Err(trouble) => Err(trouble),
     };
     let Prepared {
@@ -69,6 +74,7 @@ pub(super) async fn agent(
     };
     let run = execute(server, spec, context).await;
     drop(held);
+    drop(entered);
     let run = match run {
         Ok(run) => run,
         Err(trouble) => {
@@ -103,12 +109,19 @@ pub(super) async fn deepseek(
     {
         return refuse(&trouble);
     }
-    let Ok(slot) = Arc::clone(&server.deepseek).try_acquire_owned() else {
+    let entered = server.running.enter(context.ct.clone());
+    let mut slot = Arc::clone(&server.deepseek).try_acquire_owned();
+    if slot.is_err() && entered.others_stopped().await {
+        slot = Arc::clone(&server.deepseek).try_acquire_owned();
+    }
+    let Ok(slot) = slot else {
         return refuse(&Trouble::Busy(
             "this server is running another DeepSeek execution; wait for it to end".to_owned(),
         ));
     };
-    let prepared = server.blocking(move |rooms| rooms.deepseek(&order)).await;
+    let prepared = server
+        .when_free(&entered, move |rooms| rooms.deepseek(&order))
+        .await;
     let Prepared {
         spec,
         notices,
@@ -128,6 +141,7 @@ pub(super) async fn deepseek(
     // again at once.
     drop(held);
     drop(slot);
+    drop(entered);
     let run = match run {
         Ok(run) => run,
         Err(trouble) => return refuse(&trouble),

@@ -11,6 +11,7 @@ mod params;
 mod progress;
 mod results;
 mod rooms;
+mod running;
 mod server;
 mod transport;
 

@@ -212,6 +212,9 @@ impl Pump {
     pub(super) async fn run(self, mut events: mpsc::Receiver<RunEvent>) {
         let started = Instant::now();
         let mut narrator = Narrator::default();
+        // Counts from what was last said, not from the last event: most events
+        // say nothing.
+        let mut silence = Box::pin(tokio::time::sleep(self.interval));
         loop {
             let steps = tokio::select! {
                 () = self.stop.cancelled() => return,
@@ -219,8 +222,11 @@ impl Pump {
                     Some(event) => narrator.event(&event),
                     None => return,
                 },
-                () = tokio::time::sleep(self.interval) => vec![narrator.alive(started.elapsed())],
+                () = &mut silence => vec![narrator.alive(started.elapsed())],
             };
+            if steps.is_empty() {
+                continue;
+            }
             for step in steps {
                 let mut param = ProgressNotificationParam::new(self.token.clone(), step.progress)
                     .with_message(step.message);
@@ -236,6 +242,9 @@ impl Pump {
                     },
                 }
             }
+            silence
+                .as_mut()
+                .reset(tokio::time::Instant::now() + self.interval);
         }
     }
 }

@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::catalogue::{self, Act, Toolsets};
 use super::params::{self, Args};
 use super::rooms::{Rooms, Trouble};
+use super::running::{Entered, Running};
 use super::{Options, calls, results};
 
 /// One server; cheap to share between its calls.
@@ -27,6 +28,8 @@ pub(super) struct Server {
     toolsets: Toolsets,
     /// One DeepSeek execution at a time in this process.
     pub(super) deepseek: Arc<Semaphore>,
+    /// Delegations under way.
+    pub(super) running: Running,
     /// Fires when the host hangs up or a signal asks for the end.
     pub(super) shutdown: CancellationToken,
     /// Calls under way, so that the end can wait for them.
@@ -46,6 +49,7 @@ impl Server {
             name: options.name,
             toolsets: options.toolsets,
             deepseek: Arc::new(Semaphore::new(1)),
+            running: Running::default(),
             shutdown,
             calls,
         }
@@ -189,11 +193,28 @@ impl Server {
             },
             Act::Acknowledge => {
                 let ids = args.texts("transaction_ids");
-                match self.blocking(move |rooms| rooms.acknowledge(&ids)).await {
+                let entered = self.running.enter(context.ct.clone());
+                let done = self
+                    .when_free(&entered, move |rooms| rooms.acknowledge(&ids))
+                    .await;
+                match done {
                     Ok(done) => results::acknowledged(done),
                     Err(trouble) => results::recovery_trouble(&trouble),
                 }
             }
+        }
+    }
+
+    /// Asks a room that needs the workspace; once more when only a run that
+    /// was just cancelled held it.
+    pub(super) async fn when_free<T: Send + 'static>(
+        &self,
+        entered: &Entered<'_>,
+        ask: impl Fn(&dyn Rooms) -> Result<T, Trouble> + Clone + Send + 'static,
+    ) -> Result<T, Trouble> {
+        match self.blocking(ask.clone()).await {
+            Err(Trouble::Busy(_)) if entered.others_stopped().await => self.blocking(ask).await,
+            answer => answer,
         }
     }
 

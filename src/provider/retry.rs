@@ -2,8 +2,8 @@
 //! randomness of its own.
 //!
 //! Waits of our own grow by doubling from the base to the cap and are spread
-//! over their upper half. Not over the whole: a wait near zero is no wait, and
-//! many runs that fail together spread well enough over half.
+//! over their upper two fifths. Not over the whole: a wait near zero is no wait,
+//! and many runs that fail together spread well enough over that.
 
 use std::time::{Duration, SystemTime};
 
@@ -53,7 +53,7 @@ pub(crate) fn step(bounds: Bounds, tries: u32, failure: &Failure, jitter: f64) -
         None => {
             let doublings = tries.saturating_sub(1).min(20);
             let full = bounds.base.saturating_mul(1 << doublings).min(bounds.cap);
-            Step::Wait(full / 2 + (full / 2).mul_f64(jitter))
+            Step::Wait(full.mul_f64(0.6 + 0.4 * jitter))
         }
     }
 }
@@ -104,7 +104,7 @@ mod tests {
     fn own_waits_double_up_to_the_cap() {
         let f = failure(ErrorClass::Overloaded);
         let ms = |tries, jitter| step(BOUNDS, tries, &f, jitter);
-        assert_eq!(ms(1, 0.0), Step::Wait(Duration::from_millis(10)));
+        assert_eq!(ms(1, 0.0), Step::Wait(Duration::from_millis(12)));
         assert_eq!(ms(1, 1.0), Step::Wait(Duration::from_millis(20)));
         assert_eq!(ms(2, 1.0), Step::Wait(Duration::from_millis(40)));
         assert_eq!(ms(3, 1.0), Step::Wait(Duration::from_millis(80)));

@@ -254,7 +254,7 @@ async fn settled(
         // The intent is on the disk and says all that recovery needs.
         let _ = close(ledger, &id, closed).await;
     }
-    output.mutation = Some(mutation(id, plan, status, warning));
+    output.mutation = Some(mutation(id, plan, status, warning, answer.diff));
     output
 }
 
@@ -266,14 +266,20 @@ async fn close(ledger: &Ledger, id: &str, closed: Closed) -> Result<(), ()> {
         .map_err(drop)
 }
 
-fn mutation(id: String, plan: Plan, status: &str, warning: Option<String>) -> Mutation {
+fn mutation(
+    id: String,
+    plan: Plan,
+    status: &str,
+    warning: Option<String>,
+    diff: Option<String>,
+) -> Mutation {
     Mutation {
         transaction_id: id,
         tool: plan.tool,
         path: plan.path,
         status: status.to_owned(),
         warning,
-        diff: plan.diff.map(|diff| bounded(&diff, MAX_DIFF)),
+        diff: diff.map(|diff| bounded(&diff, MAX_DIFF)),
     }
 }
 
@@ -291,7 +297,7 @@ fn broken_off(broken: &Broken, begun: Option<Begun>) -> ToolOutput {
     );
     ToolOutput {
         text: format!("ERROR: {warning}; look at the file before you go on (change {id})"),
-        mutation: Some(mutation(id, plan, "uncertain", Some(warning))),
+        mutation: Some(mutation(id, plan, "uncertain", Some(warning), None)),
         ..ToolOutput::default()
     }
 }

@@ -91,7 +91,6 @@ pub(super) struct Plan {
     pub(super) sha_after: Digest,
     pub(super) mode: Option<u32>,
     pub(super) temp: String,
-    pub(super) diff: Option<String>,
 }
 
 /// What a call came to.
@@ -105,6 +104,8 @@ pub(super) struct Answer {
     pub(super) image: Option<String>,
     /// What became of the intent, when there was one that was let through.
     pub(super) outcome: Option<Outcome>,
+    /// What a committed change did to the text.
+    pub(super) diff: Option<String>,
 }
 
 /// What became of a change that was let through.
@@ -215,7 +216,6 @@ mod tests {
             sha_after: Digest::of(b"x"),
             mode: Some(0o644),
             temp: ".t".to_owned(),
-            diff: None,
         })
     }
 

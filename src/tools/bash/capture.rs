@@ -10,8 +10,7 @@ use tokio::net::unix::pipe::Receiver;
 /// Read at once.
 const CHUNK: usize = 64 << 10;
 
-/// Reads between two looks at everything else; also bounds what is read after
-/// the end, of which a pipe holds at most 1 MiB.
+/// Reads between two looks at everything else.
 const READS: usize = 32;
 
 /// More than this of one stream is not put aside.
@@ -222,9 +221,8 @@ impl Capture {
         }
     }
 
-    /// Takes what is still in the pipe and gives what was kept.
-    pub(super) fn end(mut self) -> Kept {
-        self.take();
+    /// Gives what was kept.
+    pub(super) fn end(self) -> Kept {
         self.ends.end()
     }
 }

@@ -32,6 +32,10 @@ const KEPT: usize = 25_000;
 /// Characters that `run_bash` kept of stdout and stderr.
 const KEPT_OF_OLD: (usize, usize) = (12_000, 4_000);
 
+/// How long the ends of the pipes are waited for once everything in the jail is
+/// dead; they come at once.
+const REST: Duration = Duration::from_secs(5);
+
 /// The shells to try, best first.
 const SHELLS: [&str; 2] = ["bash", "sh"];
 
@@ -236,6 +240,18 @@ impl Bash {
         if let Some(killer) = killer {
             killer.disarm();
         }
+        // Everything that could write is dead, so both pipes come to an end. To
+        // try once would not do: the runtime may not have heard of the last
+        // bytes yet, and then says that there are none.
+        let rest = async {
+            while out.is_open() {
+                out.more().await;
+            }
+            while err.is_open() {
+                err.more().await;
+            }
+        };
+        let _ = tokio::time::timeout(REST, rest).await;
         let report = report.map_err(|_| JailError::Gone {
             what: "the thread that watched it failed".to_owned(),
         })??;

@@ -52,7 +52,6 @@ fn plan() -> Plan {
         sha_after: Digest::of(b"new"),
         mode: None,
         temp: ".t".to_owned(),
-        diff: None,
     }
 }
 

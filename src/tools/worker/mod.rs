@@ -193,6 +193,7 @@ struct Done {
     text: String,
     image: Option<(&'static str, Vec<u8>)>,
     outcome: Option<super::proto::Outcome>,
+    diff: Option<String>,
 }
 
 impl Done {
@@ -291,6 +292,7 @@ impl Worker {
                     refused: None,
                     image: image.map(str::to_owned),
                     outcome: done.outcome,
+                    diff: done.diff,
                 };
                 (answer, bytes.unwrap_or_default())
             }

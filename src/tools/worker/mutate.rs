@@ -17,7 +17,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 
-use rustix::fs::Stat;
+use rustix::fs::{Access, AtFlags, Stat};
 
 use super::super::proto::{Outcome, Plan};
 use super::protected::protected;
@@ -88,6 +88,17 @@ impl Worker {
             )));
         }
         let file = self.root.read(place);
+        // Replacing would work where writing would not: the folder decides over
+        // names, the file over its content. A file that says no is left alone.
+        let (folder, name) = self.root.slot(place);
+        rustix::fs::accessat(folder, name, Access::WRITE_OK, AtFlags::empty()).map_err(
+            |error| {
+                Fail::error(format!(
+                    "{path} cannot be written: {}",
+                    io::Error::from(error)
+                ))
+            },
+        )?;
         let (file, bytes) = file
             .and_then(|mut file| Ok((whole(&mut file)?, file)))
             .map(|(bytes, file)| (file, bytes))
@@ -130,18 +141,18 @@ impl Worker {
 
         // Missing folders are a change too, so they wait for the journal.
         let waiting = matches!(&place.what, What::Missing(above) if !above.is_empty());
+        let temp = temp_name();
         let mut staged = None;
         if !waiting {
             let (folder, _) = self.root.slot(place);
             let folder = folder
                 .try_clone_to_owned()
                 .map_err(|error| Fail::Error(cannot("its folder", error)))?;
-            let made = Staged::new(folder, present, new)
+            let made = Staged::new(folder, &temp, present, new)
                 .map_err(|error| Fail::Error(cannot("the new content cannot be written", error)))?;
             staged = Some(made);
         }
         crash_point("staged");
-        let temp = temp_name();
         let plan = Plan {
             tool: tool.to_owned(),
             path: path.to_owned(),
@@ -153,14 +164,14 @@ impl Worker {
                 .with_file_name(&temp)
                 .to_string_lossy()
                 .into_owned(),
-            diff: text::diff(path, present.map(|present| present.bytes.as_slice()), new),
         };
         let old = present.map(|present| present.bytes.as_slice());
-        let mut flushed = Ok(());
+        let (mut flushed, mut diff) = (Ok(()), None);
         let mut flush = || {
             if let Some(staged) = &staged {
                 flushed = staged.flush();
             }
+            diff = text::diff(path, old, new);
         };
         gate.ask(plan, old, &mut flush)
             .map_err(|why| Fail::Error(format!("{path} was not changed: {why}")))?;
@@ -176,7 +187,7 @@ impl Worker {
                     .root
                     .make_parents(place)
                     .map_err(|error| aborted("its folder cannot be made", error))?;
-                Staged::new(folder, present, new)
+                Staged::new(folder, &temp, present, new)
                     .and_then(|staged| staged.flush().map(|()| staged))
                     .map_err(|error| aborted("the new content cannot be written", error))?
             }
@@ -189,7 +200,7 @@ impl Worker {
         })?;
         let name = place.rel.file_name().unwrap_or_default();
         staged
-            .publish(name, present.is_some(), &temp, new)
+            .publish(name, present.is_some(), new)
             .map_err(|error| match error.raw_os_error() {
                 Some(libc::EEXIST) => Fail::Aborted(format!(
                     "{path} appeared meanwhile and was left alone; read it first"
@@ -211,12 +222,15 @@ impl Worker {
             text,
             image: None,
             outcome: Some(Outcome::Committed { warning }),
+            diff,
         })
     }
 }
 
 fn whole(file: &mut File) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    // The length is a guess that saves reads; the bound is what holds.
+    let length = file.metadata()?.len().min(MAX_CHANGED);
+    let mut bytes = Vec::with_capacity(length as usize + 1);
     file.take(MAX_CHANGED + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_CHANGED {
         return Err(io::Error::other("it grew while it was read"));

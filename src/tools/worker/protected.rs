@@ -19,10 +19,15 @@ const NAMES: &[&str] = &[
     "agents.md",
     "claude.md",
     "codex.md",
+    "gemini.md",
+    ".cursor",
+    ".gemini",
     // Run by a shell or an editor that merely comes by.
     ".envrc",
     ".vscode",
     ".idea",
+    ".devcontainer",
+    ".husky",
     // Shell start-up.
     ".bashrc",
     ".bash_profile",
@@ -93,6 +98,7 @@ mod tests {
             ".envrc",
             ".vscode/tasks.json",
             ".idea/x",
+            ".husky/pre-commit",
             ".bashrc",
             ".g\u{200c}it/config",
             ".git.",

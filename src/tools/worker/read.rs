@@ -76,7 +76,7 @@ impl Worker {
             return Ok(Done {
                 text: format!("[{asked}: {media_type}, {} bytes]", bytes.len()),
                 image: Some((media_type, bytes)),
-                outcome: None,
+                ..Done::default()
             });
         }
         if is_binary(&head) {

@@ -102,6 +102,7 @@ impl Cell {
         let ask = Ask::Open {
             policy: Box::new(shown),
             form: plan.form(),
+            temp: temp.as_ref().map(|temp| temp.path().to_owned()),
         };
         let answer = wire::send(&ours, &ask, &[]).and_then(|()| wire::receive::<Answer>(&ours));
         if plan.form() == Form::Full {

@@ -47,12 +47,22 @@ fn run(socket: UnixStream) -> i32 {
     if quiet_stdio().is_err() {
         return 1;
     }
-    let (policy, form) = match wire::receive::<Ask>(&socket) {
-        Ok(Some((Ask::Open { policy, form }, _))) => (policy, form),
+    sys::reset_signals();
+    sys::ignore_broken_pipes();
+    let (policy, form, temp) = match wire::receive::<Ask>(&socket) {
+        Ok(Some((Ask::Open { policy, form, temp }, _))) => (policy, form, temp),
         _ => return 1,
     };
     match build(&socket, &policy, form) {
-        Ok(Some(cell)) => serve(&socket, &policy, form, &cell),
+        Ok(Some(cell)) => {
+            let status = serve(&socket, &policy, form, &cell);
+            if let Some(temp) = temp {
+                // The opener does the same when it lives; whoever comes second
+                // finds nothing.
+                let _ = fs::remove_dir_all(temp);
+            }
+            status
+        }
         Ok(None) => 0,
         Err(failure) => {
             let _ = wire::send(&socket, &Answer::Failed(failure), &[]);
@@ -206,6 +216,8 @@ struct Running {
     /// Open until the command is executed.
     launching: Option<OwnedFd>,
     exit: Option<Exit>,
+    /// The command itself has been waited for.
+    reaped: bool,
     max_rss_kib: u64,
     cpu_us: u64,
 }
@@ -267,13 +279,14 @@ fn call(
         listener: None,
         launching: Some(ours),
         exit: None,
+        reaped: false,
         max_rss_kib: 0,
         cpu_us: 0,
     };
     let mut observer = Observer::new(policy);
     let failed = watch(socket, cell, run, &mut running, &mut observer)?;
     drop(running.listener.take());
-    let left = sweep::after_call(form, running.exit.is_none());
+    let left = sweep::after_call(form, !running.reaped);
     if let Some((step, errno)) = failed {
         let answer = Answer::NotStarted {
             step: launch.step_name(step).to_owned(),
@@ -457,6 +470,7 @@ fn reap(cell: &Sealed, running: &mut Running) -> io::Result<bool> {
                     } else {
                         Exit::Code(libc::WEXITSTATUS(ended.status))
                     });
+                    running.reaped = true;
                     over = true;
                 }
             }

@@ -159,7 +159,7 @@ impl Launch {
             ))
             .map_err(Into::into),
             Step::DefaultSignals => {
-                sys::reset_signals();
+                sys::default_signals();
                 Ok(())
             }
             // The sources are all above 2 (see `init`), so no copy overwrites

@@ -26,6 +26,10 @@ impl PrivateTemp {
             .create(path.join("home"))?;
         Ok(PrivateTemp { path })
     }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 impl Drop for PrivateTemp {

@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::net::{
@@ -88,8 +89,13 @@ pub(super) struct Run {
 /// From the opener to the cell.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Ask {
-    /// Once, first.
-    Open { policy: Box<Policy>, form: Form },
+    /// Once, first. `temp` is the narrow form's private folder, for the cell to
+    /// remove when its opener dies without doing so.
+    Open {
+        policy: Box<Policy>,
+        form: Form,
+        temp: Option<PathBuf>,
+    },
     /// Standard input, output and error ride along.
     Run(Run),
     /// End this call if it is still the one that runs.

@@ -1,6 +1,6 @@
 //! New bytes on their way into place.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use super::{Present, temp_name};
+use super::Present;
 use crate::journal::crash_point;
 
 /// Where a file without a name can be linked from.
@@ -19,8 +19,10 @@ const OWN_DESCRIPTORS: &str = "/proc/self/fd";
 pub(super) struct Staged {
     folder: OwnedFd,
     file: File,
-    /// The name of the bytes, where they have one already.
-    named: Option<OsString>,
+    /// The name that the journal knows of.
+    temp: String,
+    /// Whether the bytes have that name already.
+    named: bool,
     mode: Mode,
     own_descriptors: &'static str,
 }
@@ -30,32 +32,37 @@ impl Staged {
     /// the file that it is to replace.
     pub(super) fn new(
         folder: OwnedFd,
+        temp: &str,
         present: Option<&Present>,
         new: &[u8],
     ) -> io::Result<Staged> {
         let mode = mode_for(present);
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         match rustix::fs::openat(&folder, ".", flags, mode) {
-            Ok(fd) => Self::filled(folder, File::from(fd), None, present, new),
+            Ok(fd) => Self::filled(folder, File::from(fd), (temp, false), present, new),
             // Not every file system knows files without a name.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
-                Self::named(folder, present, new)
+                Self::named(folder, temp, present, new)
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The same, under a temporary name from the start.
-    fn named(folder: OwnedFd, present: Option<&Present>, new: &[u8]) -> io::Result<Staged> {
-        let name = temp_name();
-        let file = create(folder.as_fd(), &name, mode_for(present))?;
-        Self::filled(folder, file, Some(name.into()), present, new)
+    /// The same, under the temporary name from the start.
+    fn named(
+        folder: OwnedFd,
+        temp: &str,
+        present: Option<&Present>,
+        new: &[u8],
+    ) -> io::Result<Staged> {
+        let file = create(folder.as_fd(), temp, mode_for(present))?;
+        Self::filled(folder, file, (temp, true), present, new)
     }
 
     fn filled(
         folder: OwnedFd,
         file: File,
-        named: Option<OsString>,
+        (temp, named): (&str, bool),
         present: Option<&Present>,
         new: &[u8],
     ) -> io::Result<Staged> {
@@ -63,6 +70,7 @@ impl Staged {
         let mut staged = Staged {
             folder,
             file,
+            temp: temp.to_owned(),
             named,
             mode: mode_for(present),
             own_descriptors: OWN_DESCRIPTORS,
@@ -76,44 +84,34 @@ impl Staged {
         self.file.sync_all()
     }
 
-    /// Puts the bytes in place under `name`. `temp` is the name that the
-    /// journal knows, `new` the bytes once more for file systems on which a
-    /// file without a name cannot be given one.
-    pub(super) fn publish(
-        &self,
-        name: &OsStr,
-        replace: bool,
-        temp: &str,
-        new: &[u8],
-    ) -> io::Result<()> {
+    /// Puts the bytes in place under `name`. `new` are the bytes once more, for
+    /// file systems on which a file without a name cannot be given one.
+    pub(super) fn publish(&self, name: &OsStr, replace: bool, new: &[u8]) -> io::Result<()> {
         let folder = self.folder.as_fd();
-        let named = match &self.named {
-            Some(named) => named.clone(),
-            None => {
-                let target = if replace { OsStr::new(temp) } else { name };
-                match self.link(target) {
-                    Ok(()) if !replace => return Ok(()),
-                    Ok(()) => target.to_owned(),
-                    Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
-                    // No /proc to link from: write them again, under a name.
-                    Err(_) => {
-                        let mut file = create(folder, temp, self.mode)?;
-                        copy_facts(&self.file, &file)?;
-                        file.write_all(new)?;
-                        file.sync_all()?;
-                        OsString::from(temp)
-                    }
+        let temp = OsStr::new(&self.temp);
+        if !self.named {
+            let target = if replace { temp } else { name };
+            match self.link(target) {
+                Ok(()) if !replace => return Ok(()),
+                Ok(()) => {}
+                Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
+                // No /proc to link from: write them again, under the name.
+                Err(_) => {
+                    let mut file = create(folder, &self.temp, self.mode)?;
+                    copy_facts(&self.file, &file)?;
+                    file.write_all(new)?;
+                    file.sync_all()?;
                 }
             }
-        };
+        }
         crash_point("named");
         let done = if replace {
-            rustix::fs::renameat(folder, &named, folder, name)
+            rustix::fs::renameat(folder, temp, folder, name)
         } else {
-            rename_new(folder, &named, name)
+            rename_new(folder, temp, name)
         };
         if done.is_err() {
-            let _ = rustix::fs::unlinkat(folder, &named, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(folder, temp, AtFlags::empty());
         }
         Ok(done?)
     }
@@ -138,8 +136,8 @@ impl Drop for Staged {
     fn drop(&mut self) {
         // After a publication the name is gone already, or another file's
         // under a name of 80 random bits: neither can be hit by this.
-        if let Some(name) = &self.named {
-            let _ = rustix::fs::unlinkat(&self.folder, name, AtFlags::empty());
+        if self.named {
+            let _ = rustix::fs::unlinkat(&self.folder, self.temp.as_str(), AtFlags::empty());
         }
     }
 }
@@ -228,11 +226,11 @@ mod tests {
     /// without a name where it cannot be linked.
     fn each_way(dir: &Path, new: &[u8]) -> [Staged; 3] {
         let folder = || OwnedFd::from(File::open(dir).expect("folder"));
-        let mut linkless = Staged::new(folder(), None, new).expect("staged");
+        let mut linkless = Staged::new(folder(), ".t3", None, new).expect("staged");
         linkless.own_descriptors = "/nonexistent";
         [
-            Staged::new(folder(), None, new).expect("staged"),
-            Staged::named(folder(), None, new).expect("staged"),
+            Staged::new(folder(), ".t1", None, new).expect("staged"),
+            Staged::named(folder(), ".t2", None, new).expect("staged"),
             linkless,
         ]
     }
@@ -251,7 +249,7 @@ mod tests {
             let [a, b, c] = each_way(dir.path(), b"new");
             let staged = [&a, &b, &c][way];
             staged
-                .publish(OsStr::new("f"), false, ".t1", b"new")
+                .publish(OsStr::new("f"), false, b"new")
                 .expect("publish");
             drop([a, b, c]);
             assert_eq!(names(dir.path()), ["f"], "way {way}");
@@ -260,7 +258,7 @@ mod tests {
             let [a, b, c] = each_way(dir.path(), b"newer");
             let staged = [&a, &b, &c][way];
             staged
-                .publish(OsStr::new("f"), true, ".t2", b"newer")
+                .publish(OsStr::new("f"), true, b"newer")
                 .expect("publish");
             drop([a, b, c]);
             assert_eq!(names(dir.path()), ["f"], "way {way}");
@@ -276,7 +274,7 @@ mod tests {
             fs::write(dir.path().join("f"), "foreign").expect("write");
             let staged = [&a, &b, &c][way];
             let error = staged
-                .publish(OsStr::new("f"), false, ".t", b"new")
+                .publish(OsStr::new("f"), false, b"new")
                 .expect_err("taken");
             assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "way {way}");
             drop([a, b, c]);
