@@ -77,10 +77,12 @@ need_tools() {
     local missing=() tool
     [ -d "$HOME/.cargo/bin" ] && PATH=$PATH:$HOME/.cargo/bin
     for tool in git python3 cc; do command -v "$tool" >/dev/null || missing+=("$tool"); done
+    # pip and venv fetch the model server and the Python client; without them those are skipped.
+    python3 -c 'import pip, venv, ensurepip' 2>/dev/null || missing+=(pip)
     if [ "${#missing[@]}" != 0 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         echo "installing: ${missing[*]}"
         apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y \
-            --no-install-recommends git python3 python3-pip gcc libc6-dev ca-certificates
+            --no-install-recommends git python3 python3-pip python3-venv gcc libc6-dev ca-certificates
     fi
     for tool in git python3 cc cargo; do
         if ! command -v "$tool" >/dev/null; then
