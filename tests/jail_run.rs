@@ -251,3 +251,50 @@ fn names_chosen_inside_do_not_write_on_the_terminal() {
         );
     }
 }
+
+#[test]
+fn root_too_can_have_only_so_many_processes() {
+    if !common::forms().contains(&"full".to_owned()) {
+        return;
+    }
+    let place = common::workspace();
+    let home = common::workspace();
+    let profiles = home.path().join(".config/delegate/profiles");
+    std::fs::create_dir_all(&profiles).expect("mkdir");
+    let own = "name = \"few\"\nextends = [\"bash\"]\n[limits]\nprocesses = 60\n";
+    std::fs::write(profiles.join("few.toml"), own).expect("write");
+    let count = "for i in $(seq 700); do sleep 20 & done 2>/dev/null; ls -d /proc/[0-9]* | wc -l";
+    let count = |profile: &str| -> u32 {
+        let output = std::process::Command::new(common::delegate())
+            .args(["jail", "run", profile, "--form", "full", "--workspace"])
+            .arg(place.path())
+            .args(["--", "bash", "-c", count])
+            .env("HOME", home.path())
+            .output()
+            .expect("run");
+        let text = String::from_utf8_lossy(&output.stdout);
+        // A shell that cannot fork at all says nothing: that is a bound as well.
+        text.lines()
+            .last()
+            .and_then(|line| line.trim().parse().ok())
+            .unwrap_or(0)
+    };
+    assert!(count("few") <= 70, "a bound of 60");
+    assert!(count("bash") >= 700, "the twin: a bound of 4096");
+}
+
+#[test]
+fn a_workspace_that_is_no_utf_8_ends_and_says_why() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = common::workspace();
+    let odd = place.path().join(std::ffi::OsStr::from_bytes(b"bad\xff"));
+    std::fs::create_dir(&odd).expect("mkdir");
+    let output = std::process::Command::new(common::delegate())
+        .args(["jail", "run", "bash", "--workspace"])
+        .arg(&odd)
+        .args(["--", "true"])
+        .output()
+        .expect("run");
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(!output.stderr.is_empty());
+}

@@ -202,6 +202,11 @@ impl<'a> Draft<'a> {
         if path.starts_with("/proc") {
             return Some("a jail has its own /proc".to_owned());
         }
+        if path.starts_with("/sys") {
+            return Some(
+                "it is the kernel's own; programs find the CPUs in it as it is".to_owned(),
+            );
+        }
         let secret = match asker {
             Asker::Person => None,
             Asker::Profile | Asker::Host => self.credentials.forbid(path),
@@ -352,6 +357,30 @@ impl<'a> Draft<'a> {
                 whole = Some(path.clone());
             }
             self.protect.insert(path, protect);
+        }
+        self.pin_the_way();
+    }
+
+    /// Pins every folder between a writable grant and a protected path: a
+    /// mount goes where the folder above it is renamed to, and another could be
+    /// made in its place.
+    fn pin_the_way(&mut self) {
+        let mut pins = Vec::new();
+        for (path, protect) in &self.protect {
+            let Some(grant) = path.ancestors().find(|dir| self.grants.contains_key(*dir)) else {
+                continue;
+            };
+            let inside = path.ancestors().skip(1).take_while(|dir| *dir != grant);
+            for above in inside.filter(|dir| dir.starts_with(grant)) {
+                pins.push(Protect {
+                    path: above.to_owned(),
+                    pin_only: true,
+                    origin: protect.origin.clone(),
+                });
+            }
+        }
+        for pin in pins {
+            self.protect.entry(pin.path.clone()).or_insert(pin);
         }
     }
 

@@ -105,6 +105,10 @@ impl Cell {
             temp: temp.as_ref().map(|temp| temp.path().to_owned()),
         };
         let answer = wire::send(&ours, &ask, &[]).and_then(|()| wire::receive::<Answer>(&ours));
+        if answer.is_err() {
+            // What waits for a frame that never came must see the end first.
+            let _ = ours.shutdown(std::net::Shutdown::Both);
+        }
         if plan.form() == Form::Full {
             // It has forked pid 1, or failed: it ends by itself either way.
             let _ = first.wait();

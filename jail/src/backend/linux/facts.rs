@@ -299,11 +299,6 @@ fn advice(full: &Result<(), String>, narrow: &Result<(), String>) -> Vec<String>
     advice
 }
 
-/// Writes `kernel.pid_max` of the current pid namespace.
-pub(super) fn write_pid_max(value: u64) -> io::Result<()> {
-    fs::write("/proc/sys/kernel/pid_max", value.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

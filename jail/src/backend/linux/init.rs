@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use super::observe::Observer;
 use super::wire::{self, Answer, Ask, Run};
 use super::{facts, landlock, mounts, seccomp, sweep};
 use crate::guarantee::Form;
-use crate::policy::{Network, Policy};
+use crate::policy::{Network, Observe, Policy};
 use crate::report::{Exit, Report, Spent};
 use crate::sys::{self, Forked, Instruction};
 
@@ -104,7 +104,6 @@ fn build(socket: &UnixStream, policy: &Policy, form: Form) -> Result<Option<Seal
             sys::loopback_up().at("bring the loopback up")?;
         }
         sys::set_host_name(c"jail").at("name the host")?;
-        bound_processes(policy);
     } else {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .at("become the reaper of what the calls leave")?;
@@ -133,20 +132,6 @@ fn separate(policy: &Policy) -> Result<(), Failure> {
     fs::write("/proc/self/uid_map", format!("{0} {0} 1", uid.as_raw())).at("map the user")?;
     fs::write("/proc/self/gid_map", format!("{0} {0} 1", gid.as_raw())).at("map the group")?;
     Ok(())
-}
-
-/// The kernel never counts root against `RLIMIT_NPROC`; from Linux 6.14 on
-/// `kernel.pid_max` belongs to the pid namespace and bounds it instead. Older
-/// kernels have one for the whole host, which must not be touched.
-fn bound_processes(policy: &Policy) {
-    let reserved = 301;
-    if let Some(processes) = policy.limits.processes
-        && rustix::process::geteuid().is_root()
-        && facts::pid_max_is_per_namespace()
-    {
-        // /proc/sys is read-only by now; a new instance shows the same values.
-        let _ = facts::write_pid_max(reserved + processes);
-    }
 }
 
 /// Gives up everything that building needed and nothing afterwards does.
@@ -254,19 +239,12 @@ fn call(
         None,
     )?;
     let tables = launch.tables();
-    let pid = match sys::fork(0) {
-        Ok(Forked::Child) => launch.walk(&tables, theirs.as_raw_fd()),
-        Ok(Forked::Parent(pid)) => pid,
+    let pid = match start(policy, &launch, &tables, theirs.as_raw_fd()) {
+        Ok(pid) => pid,
         Err(error) => {
             let errno = error.raw_os_error().unwrap_or(0);
-            return wire::send(
-                socket,
-                &Answer::NotStarted {
-                    step: "fork".to_owned(),
-                    errno,
-                },
-                &[],
-            );
+            let step = "fork".to_owned();
+            return wire::send(socket, &Answer::NotStarted { step, errno }, &[]);
         }
     };
     drop((theirs, stdio));
@@ -305,6 +283,24 @@ fn call(
         },
     };
     wire::send(socket, &Answer::Ended(report), &[])
+}
+
+/// Forks the call. When look-ups are observed, so is its exec, and this process
+/// must be awake to let it go on: then the child gets a memory of its own.
+fn start(
+    policy: &Policy,
+    launch: &Launch,
+    tables: &sys::Tables<'_>,
+    report: RawFd,
+) -> io::Result<i32> {
+    if policy.observe == Observe::All {
+        return match sys::fork(0)? {
+            Forked::Child => launch.walk(tables, report),
+            Forked::Parent(pid) => Ok(pid),
+        };
+    }
+    let mut stack = sys::Stack::new();
+    sys::spawn_sharing(&mut stack, &|| launch.walk(tables, report))
 }
 
 /// Waits until the command has ended, has run out of time, or was not started;

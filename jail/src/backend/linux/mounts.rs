@@ -16,6 +16,7 @@ use rustix::mount::{
     OpenTreeFlags, UnmountFlags,
 };
 
+use super::facts;
 use super::failure::{At, Failure};
 use crate::policy::{Access, Grant, Kind, Policy};
 use crate::sys;
@@ -107,7 +108,7 @@ pub(super) fn enter_private_root(policy: &Policy) -> Result<(), Failure> {
     if let Some(tree) = cpu_tree {
         root.attach(cpu, Kind::Dir, tree.as_fd())?;
     }
-    proc_into(&root)?;
+    proc_into(&root, policy)?;
     for mount in &sealed {
         sys::mount_set(mount.as_fd(), false, RDONLY, 0).at("make an empty folder read-only")?;
     }
@@ -348,10 +349,13 @@ fn devices_into(
 
 /// A /proc of the cell's own pid namespace. What root owns in it is made
 /// read-only as well: owning a file is enough to open it for writing.
-fn proc_into(root: &Root) -> Result<(), Failure> {
+fn proc_into(root: &Root, policy: &Policy) -> Result<(), Failure> {
     let proc = file_system("proc", &[], NOSUID | NODEV | NOEXEC).at("mount a /proc of its own")?;
     root.attach(Path::new("/proc"), Kind::Dir, proc.as_fd())?;
     limit_namespaces();
+    if let Some(processes) = policy.limits.processes {
+        bound_processes(processes)?;
+    }
     for name in ["sys", "sysrq-trigger", "irq", "bus", "fs", "acpi"] {
         let path = Path::new("/proc").join(name);
         if let Ok(fd) = root.open(&path) {
@@ -385,6 +389,38 @@ fn limit_namespaces() {
         let path = Path::new(stage).join("proc/sys/user/max_user_namespaces");
         let _ = fs::write(path, "0");
     }
+}
+
+/// The kernel never counts root against `RLIMIT_NPROC`; from Linux 6.14 on
+/// `kernel.pid_max` belongs to the pid namespace and bounds it instead. Older
+/// kernels have one for the whole host, which must not be touched. Called while
+/// the new /proc can still be written.
+fn bound_processes(processes: u64) -> Result<(), Failure> {
+    // Numbers up to 300 are not given again once they are used (pid.h).
+    const RESERVED: u64 = 301;
+    if !rustix::process::geteuid().is_root() || !facts::pid_max_is_per_namespace() {
+        return Ok(());
+    }
+    let wanted = (RESERVED + processes).to_string();
+    for stage in STAGES {
+        let path = Path::new(stage).join("proc/sys/kernel/pid_max");
+        if path.exists() {
+            fs::write(&path, &wanted).at("bound the number of processes")?;
+            let held = fs::read_to_string(&path).at("read the bound on processes back")?;
+            return if held.trim() == wanted {
+                Ok(())
+            } else {
+                Err(Failure::plain(
+                    "bound the number of processes",
+                    io::ErrorKind::Unsupported,
+                ))
+            };
+        }
+    }
+    Err(Failure::plain(
+        "find the bound on processes",
+        io::ErrorKind::NotFound,
+    ))
 }
 
 fn attach_at(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {
